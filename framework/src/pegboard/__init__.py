@@ -1,0 +1,117 @@
+"""Pegboard: a small core that wires plugins into a training run.
+
+Importing this package imports neither torch nor numpy; names that need torch load on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .contracts import (
+    Batch,
+    Metric,
+    Objective,
+    Player,
+    Probe,
+    RunInfo,
+    Source,
+    Splits,
+    Table,
+    Tracker,
+)
+from .errors import PegboardError
+from .hookspecs import hookimpl
+from .parts import (
+    Context,
+    Dataset,
+    Facts,
+    Ge,
+    Gt,
+    Le,
+    Length,
+    Lt,
+    Matches,
+    Model,
+    ObjectivePart,
+    Optimizer,
+    Problem,
+    ProbePart,
+    Regularizer,
+    Role,
+    Schedule,
+    TrackerPart,
+)
+from .regularizer import Stop, Trick
+from .specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Values, Vector
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .api import Run, load, plan, train
+    from .data import Resident
+    from .pegs import Peg
+
+_LAZY = {"Peg": "pegs", "Resident": "data", "Run": "api", "load": "api", "plan": "api", "train": "api"}
+
+__all__ = [
+    "Batch",
+    "Classes",
+    "Context",
+    "DataSpec",
+    "Dataset",
+    "Facts",
+    "Ge",
+    "Gt",
+    "Image",
+    "Labels",
+    "Le",
+    "Length",
+    "Lt",
+    "Matches",
+    "Metric",
+    "Model",
+    "Objective",
+    "ObjectivePart",
+    "Optimizer",
+    "Peg",
+    "PegboardError",
+    "Player",
+    "Probe",
+    "ProbePart",
+    "Problem",
+    "Regularizer",
+    "Resident",
+    "Role",
+    "Run",
+    "RunInfo",
+    "Schedule",
+    "Series",
+    "Source",
+    "Spec",
+    "Splits",
+    "Stop",
+    "Table",
+    "Tokens",
+    "Tracker",
+    "TrackerPart",
+    "Trick",
+    "Values",
+    "Vector",
+    "__version__",
+    "hookimpl",
+    "load",
+    "plan",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'pegboard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,99 @@
+"""The core's own part of a config, and what a checked config becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from ..parts import Ge, Matches
+from ..specs import DataSpec
+
+if TYPE_CHECKING:
+    from ..registry import Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """How the samples of a data set are batched; stands beside the data set's own fields."""
+
+    batch_size: Annotated[int, Ge(1)] = 64  # samples in a training batch
+    eval_batch_size: Annotated[int, Ge(1)] | None = None  # samples in an evaluation batch
+    shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
+    drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """How a run is carried out."""
+
+    epochs: Annotated[int, Ge(1)] | None = None  # passes over the training split; 10 without steps
+    steps: Annotated[int, Ge(1)] | None = None  # updates after which the run ends at the latest
+    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")] = (
+        "auto"  # auto takes a GPU where there is one
+    )
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 on CUDA, else fp32
+    accumulate: Annotated[int, Ge(1)] = 1  # batches summed up to one update
+    eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split
+    log_every: Annotated[int, Ge(1)] = 50  # updates between rows of the training loss
+    monitor: str | None = None  # figure that decides which checkpoint is best, as val/accuracy
+    mode: Literal["min", "max"] | None = None  # whether less or more of it is better
+    threads: Annotated[int, Ge(1)] | None = None  # CPU threads of torch; None leaves its default
+    deterministic: bool = True  # refuse kernels whose result depends on timing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """Which plugins this config may see."""
+
+    local: tuple[str, ...] = ()  # Python files to register as plugins, relative to the config
+    disable: tuple[str, ...] = ()  # plugins to leave out, by name or distribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a value of a config was written."""
+
+    file: str = ""  # "" for a value from Python
+    line: int = 0  # 1 for the first
+    column: int = 0  # 1 for the first
+    word: str = ""  # the command-line word, where it came from there
+
+    def __str__(self) -> str:
+        if self.word:
+            return f"command line, {self.word!r}"
+        return f"{self.file}:{self.line}:{self.column}" if self.file else "config"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """A part that a config names, with its checked config."""
+
+    key: str  # the name under which it stands: that of the part unless the config says otherwise
+    entry: Entry
+    config: Any  # an instance of entry.part.config
+    players: tuple[str, ...] = ()  # players a regularizer acts on; () is all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A config after every check that needs neither torch nor data."""
+
+    name: str
+    seed: int
+    data: Chosen
+    batches: DataOptions
+    model: Chosen
+    weights: str | None  # run folder, checkpoint or zoo:name whose weights the model starts from
+    infer_pegs: bool  # give pegs to a model that has none
+    optimizer: Chosen
+    schedule: Chosen | None
+    player_optimizers: Mapping[str, tuple[Chosen, Chosen | None]]  # for players with their own settings
+    objective: Chosen | None  # None until the data says its target
+    regularizers: Mapping[str, Chosen]  # sorted by key
+    trainer: Trainer
+    trackers: Mapping[str, Chosen]
+    plugins: Plugins
+    spec: DataSpec | None  # as far as it is known without reading the data
+    plain: Mapping[str, Any]  # the whole config, resolved, with the qualified name of every part
+    origins: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where it was written

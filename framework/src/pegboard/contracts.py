@@ -1,0 +1,164 @@
+"""What build functions return: splits, objectives, trackers, probes. No torch at import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from .specs import DataSpec
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+
+class Batch(NamedTuple):
+    """Samples that are trained on together. `model(*batch.inputs)` is the forward pass."""
+
+    inputs: tuple[Tensor, ...]
+    target: Tensor | None = None
+    weight: Tensor | None = None  # (batch,) weight of each sample, None for all equal
+    index: Tensor | None = None  # (batch,) number of each sample in its split
+
+
+class Source(Protocol):
+    """The samples of one split."""
+
+    def __len__(self) -> int:
+        """How many samples there are."""
+        ...
+
+    def gather(self, index: Tensor) -> Batch:
+        """The samples with these numbers, on the device; one read, no Python for each sample."""
+        ...
+
+    def to(self, device: str) -> Source:
+        """The same samples on a device."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Splits:
+    """What a data set builds: sources for each split, and what they hold."""
+
+    spec: DataSpec
+    train: Source
+    val: Source | None = None
+    test: Source | None = None
+    # Columns of a table a person wrote -> the model's inputs, as the training data was treated.
+    encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]] | None = None
+    columns: tuple[str, ...] = ()  # the names `encode` reads
+    notes: Mapping[str, Any] = field(default_factory=dict)  # provenance: licence, source, statistics
+
+
+class Metric(Protocol):
+    """A running measurement, as in torchmetrics."""
+
+    def update(self, preds: Tensor, target: Tensor) -> None: ...
+    def compute(self) -> Tensor: ...
+    def reset(self) -> None: ...
+    def to(self, device: str) -> Any: ...
+
+
+class Table(NamedTuple):
+    """Rows for people: a confusion matrix, sample predictions."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass
+class Player:
+    """One loss with the parameters that it moves.
+
+    `loss(model, batch)` gives the loss to descend and the output that tricks and metrics see. A
+    player takes `steps` updates for every one of the player that takes fewest.
+    """
+
+    name: str
+    parameters: Sequence[tuple[str, nn.Parameter]]
+    loss: Callable[[nn.Module, Batch], tuple[Tensor, Any]]
+    steps: int = 1
+
+
+class Objective:
+    """A loss with its metrics. Outputs hold their classes or features in the last axis."""
+
+    formula: str = "loss(f(x), y)"  # of the loss, in terms of f(x) and y
+    monitor: tuple[str, Literal["min", "max"]] = ("loss", "min")  # what "best" means
+
+    def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike."""
+        raise NotImplementedError
+
+    def metrics(self) -> dict[str, Metric]:
+        """Fresh metrics besides the loss, each updated with (output, target) of an evaluation."""
+        return {}
+
+    def predict(self, output: Any) -> dict[str, Tensor]:
+        """Columns for people: the predicted class, its probability, a value. (batch,) or (batch, k)."""
+        return {"output": output}
+
+    def tables(self, output: Any, target: Tensor) -> dict[str, Table]:
+        """Tables that sum up an evaluation (a confusion matrix), from all outputs and targets."""
+        return {}
+
+    def players(self, model: nn.Module) -> list[Player]:
+        """Who trains: by default one player with all parameters and this loss."""
+
+        def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Any]:
+            output = model(*batch.inputs)
+            assert batch.target is not None
+            return self.loss(output, batch.target, batch.weight), output
+
+        named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+        return [Player("model", named, loss)]
+
+
+@dataclass(kw_only=True)
+class RunInfo:
+    """What a tracker is told of the run it follows."""
+
+    folder: Path
+    name: str
+    id: str  # unique, and the same after a resume
+    config: Mapping[str, Any]  # resolved, plain
+    plan: str  # the text of `explain`
+    environment: Mapping[str, Any]
+    resumed: bool = False
+    previous: Sequence[Mapping[str, Any]] = ()  # rows already logged, when resumed
+
+
+class Tracker:
+    """Where numbers, pictures and files go. Called outside the step, in a thread of its own.
+
+    An exception is reported once and switches this tracker off; it never stops the run.
+    """
+
+    def start(self, run: RunInfo) -> None:
+        """Before the first step."""
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """One row of metrics.jsonl, as it is written there."""
+
+    def table(self, name: str, table: Table) -> None:
+        """A table that sums up an evaluation."""
+
+    def figure(self, name: str, path: Path) -> None:
+        """A picture in the run folder."""
+
+    def checkpoint(self, path: Path, aliases: Sequence[str]) -> None:
+        """A checkpoint that is complete on disk; aliases are "last", "best" or both."""
+
+    def finish(self, status: str, summary: Mapping[str, Any]) -> None:
+        """Once, at the end: "finished", "stopped", "interrupted" or "failed", and the last figures."""
+
+
+class Probe:
+    """A measurement on a trained model."""
+
+    def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
+        """Named figures."""
+        raise NotImplementedError

@@ -1,0 +1,42 @@
+"""Data that fits in memory: tensors on the device, and a batch is one indexed gather."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ..contracts import Batch
+
+
+class Resident:
+    """Samples as tensors whose first axis counts them."""
+
+    def __init__(
+        self, inputs: Sequence[Tensor], target: Tensor | None = None, weight: Tensor | None = None
+    ) -> None:
+        self.inputs, self.target, self.weight = tuple(inputs), target, weight
+        sizes = {len(t) for t in (*self.inputs, target, weight) if t is not None}
+        if len(sizes) != 1:
+            raise ValueError(f"the tensors of a split differ in their number of samples: {sorted(sizes)}")
+        self._size = sizes.pop()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def gather(self, index: Tensor) -> Batch:
+        inputs = tuple([x[index] for x in self.inputs])
+        target = None if self.target is None else self.target[index]
+        weight = None if self.weight is None else self.weight[index]
+        return Batch(inputs, target, weight, index)
+
+    def to(self, device: str) -> Resident:
+        def move(t: Tensor | None) -> Tensor | None:
+            return None if t is None else t.to(device)
+
+        return Resident([x.to(device) for x in self.inputs], move(self.target), move(self.weight))
+
+    @property
+    def nbytes(self) -> int:
+        tensors = (*self.inputs, self.target, self.weight)
+        return sum(t.numel() * t.element_size() for t in tensors if t is not None)

@@ -1,0 +1,248 @@
+"""The records a plugin returns, one class for each kind of part.
+
+A record is metadata: a name, the dataclass that is its config schema, and a function that
+builds the thing. Nothing here imports torch, so that a whole config can be listed,
+documented and checked without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from .specs import DataSpec, Spec
+
+if TYPE_CHECKING:
+    import torch
+
+    from .contracts import Objective, Probe, Splits, Tracker
+    from .regularizer import Trick
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+NAME = re.compile(r"[a-z][a-z0-9_-]*")
+
+
+# Ranges, for use in `Annotated[float, Ge(0), Lt(1)]` on the fields of a config dataclass.
+@dataclass(frozen=True, slots=True)
+class Ge:
+    """At least `bound`."""
+
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gt:
+    """More than `bound`."""
+
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Le:
+    """At most `bound`."""
+
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lt:
+    """Less than `bound`."""
+
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """A list, tuple or mapping with `least` to `most` elements."""
+
+    least: int = 0
+    most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """A text that the regular expression matches whole; `shown` says it in words."""
+
+    pattern: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong with a part's config that its types cannot express."""
+
+    message: str
+    field: str = ""  # dotted path of the field inside the part's config; "" is the part itself
+    expected: str = ""
+    hint: str = ""  # how to mend it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known about a plan when a record's `check` is called, before torch is imported."""
+
+    spec: DataSpec | None = None  # None: known only once the data is read
+    model: Model[Any] | None = None
+    objective: ObjectivePart[Any] | None = None
+    optimizer: Optimizer[Any] | None = None
+    tricks: tuple[str, ...] = ()  # part names of the regularizers in the plan
+
+
+@dataclass(kw_only=True)
+class Context:
+    """What a build function may know besides its own config. It grows by attributes.
+
+    `spec` is what the data set says of its inputs and targets, `outputs` how many numbers a
+    sample the objective reads from the model, `steps` how many updates the run will make.
+    """
+
+    spec: DataSpec = field(default_factory=DataSpec)
+    outputs: int | None = None
+    device: str = "cpu"
+    seed: int = 0
+    key: str = ""  # the name under which the part stands in the config
+    steps: int | None = None
+    epochs: int | None = None
+    folder: Path | None = None  # the run folder, None while planning
+    rank: int = 0
+    world: int = 1
+    generators: dict[str, torch.Generator] = field(default_factory=dict)
+
+    def generator(self, purpose: str = "", device: str | None = None) -> torch.Generator:
+        """A private random stream keyed by (seed, key, purpose); its state is in checkpoints."""
+        import torch
+
+        from .rng import key_seed
+
+        name = f"{self.key}/{purpose}"
+        if name not in self.generators:
+            where = device or self.device
+            generator = torch.Generator("cpu" if where == "meta" else where)
+            self.generators[name] = generator.manual_seed(key_seed(self.seed, name))
+        return self.generators[name]
+
+
+@dataclass(frozen=True)
+class Part(Generic[C, T]):
+    """What every record has. `C` is the config dataclass, `T` what `build` returns."""
+
+    kind: ClassVar[str] = "part"
+    reserved: ClassVar[frozenset[str]] = frozenset({"name"})  # keys of the node that are the core's
+
+    name: str
+    config: type[C]
+    build: Callable[[C, Context], T]
+    _: KW_ONLY
+    check: Callable[[C, Facts], Iterable[Problem]] | None = None  # cross-field rules; no torch
+    deprecated: str = ""  # what to use instead; warns on use
+    docs: str = ""  # address of a page that says more
+
+    @property
+    def summary(self) -> str:
+        """The first line of the config's docstring."""
+        return (self.config.__doc__ or "").strip().split("\n")[0]
+
+
+@dataclass(frozen=True)
+class Model(Part[C, "torch.nn.Module"]):
+    """Builds an `nn.Module` from its config and `context.spec`, called as `model(*batch.inputs)`."""
+
+    kind: ClassVar[str] = "model"
+    reserved: ClassVar[frozenset[str]] = frozenset({"name", "weights", "infer_pegs"})
+
+    inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it reads; () is any
+    targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it predicts; () is any
+    pegs: tuple[str, ...] = field(default=(), kw_only=True)  # sites its pegs have
+
+
+@dataclass(frozen=True)
+class Optimizer(Part[C, "Callable[[list[dict[str, Any]]], torch.optim.Optimizer]"]):
+    """Builds a factory that takes parameter groups and returns a `torch.optim.Optimizer`."""
+
+    kind: ClassVar[str] = "optimizer"
+    reserved: ClassVar[frozenset[str]] = frozenset({"name", "schedule", "players"})
+
+    closure: bool = field(default=False, kw_only=True)  # it evaluates the loss again (LBFGS, SAM)
+    synchronizes: bool = field(default=False, kw_only=True)  # it waits for the device in a step
+
+
+@dataclass(frozen=True)
+class Schedule(Part[C, Callable[[int], float]]):
+    """Builds a function from the number of the step (0 first) to a factor of the learning rate.
+
+    Returned by `pegboard_optimizers`, beside the optimizers.
+    """
+
+    kind: ClassVar[str] = "schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A place in the order of a stage. A plugin's own has a prefix, `"acme:prune"`."""
+
+    name: str
+    stage: str
+    after: str = ""  # the role it comes right after; "" is first in its stage
+    by_name: bool = False  # order inside it cannot matter, so names decide
+
+
+@dataclass(frozen=True)
+class Regularizer(Part[C, "Trick"]):
+    """Builds a `Trick`. `stages` names every method the trick overrides, and its role there."""
+
+    kind: ClassVar[str] = "regularizer"
+    reserved: ClassVar[frozenset[str]] = frozenset({"name", "players"})
+
+    stages: Mapping[str, str] = field(default_factory=dict, kw_only=True)  # {"hang": "drop"}
+    after: tuple[str, ...] = field(default=(), kw_only=True)  # parts it comes after, where they meet
+    before: tuple[str, ...] = field(default=(), kw_only=True)
+    conflicts: tuple[str, ...] = field(default=(), kw_only=True)  # parts it cannot stand beside
+    roles: tuple[Role, ...] = field(default=(), kw_only=True)  # roles it adds
+    targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # targets it works on; () any
+
+
+@dataclass(frozen=True)
+class Dataset(Part[C, "Splits"]):
+    """Builds `Splits`: sources for train, val and test, with a spec.
+
+    `spec` says what they will hold from the config alone, where that is possible: sizes that
+    only the data knows are None, and the function is left out where nothing is known.
+    """
+
+    kind: ClassVar[str] = "dataset"
+    reserved: ClassVar[frozenset[str]] = frozenset(
+        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last"}
+    )
+
+    spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class ObjectivePart(Part[C, "Objective"]):
+    """Builds an `Objective`: the loss, its metrics and its players."""
+
+    kind: ClassVar[str] = "objective"
+
+    targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it takes; () is any
+    default_for: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # chosen when none is named
+    outputs: Callable[[C, Spec], int | None] | None = field(default=None, kw_only=True)
+    soft: bool = field(default=False, kw_only=True)  # takes distributions over classes as targets
+
+
+@dataclass(frozen=True)
+class TrackerPart(Part[C, "Tracker"]):
+    """Builds a `Tracker`: where numbers, pictures and files go."""
+
+    kind: ClassVar[str] = "tracker"
+
+
+@dataclass(frozen=True)
+class ProbePart(Part[C, "Probe"]):
+    """Builds a `Probe`: a measurement on a trained run."""
+
+    kind: ClassVar[str] = "probe"

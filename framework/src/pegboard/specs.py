@@ -1,0 +1,207 @@
+"""What a data set says of its inputs and targets, as types; no torch at import.
+
+A size that is known only once the data is read is None. A plugin may define specs of its own
+by subclassing `Spec`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One input or target of a sample."""
+
+    @property
+    def size(self) -> int | None:
+        """How many real numbers a model gives to predict it, or that it has as a flat input."""
+        return None
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        """A tensor of the right shape and type for `rows` samples (any valid values)."""
+        raise NotImplementedError(f"{type(self).__name__} gives no example")
+
+    def __str__(self) -> str:
+        shown = (getattr(self, f.name) for f in fields(self) if f.name != "names")
+        return f"{type(self).__name__}({', '.join('?' if v is None else str(v) for v in shown)})"
+
+    @property
+    def known(self) -> bool:
+        """Whether every size is known."""
+        return all(getattr(self, f.name) is not None for f in fields(self))
+
+
+def _dense(spec: Spec, rows: int, device: str, *shape: int | None) -> torch.Tensor:
+    import torch
+
+    if None in shape:
+        raise ValueError(f"{spec} has sizes that are known only once the data is read")
+    return torch.zeros(rows, *(s for s in shape if s is not None), device=device)
+
+
+def _product(*sizes: int | None) -> int | None:
+    return None if None in sizes else math.prod(s for s in sizes if s is not None)
+
+
+@dataclass(frozen=True)
+class Vector(Spec):
+    """Real features: a float tensor (batch, features)."""
+
+    features: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class Image(Spec):
+    """A picture: a float tensor (batch, channels, height, width)."""
+
+    channels: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.channels, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Series(Spec):
+    """A sequence of real vectors: a float tensor (batch, length, features)."""
+
+    length: int | None = None
+    features: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.length, self.features)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.length, self.features)
+
+
+@dataclass(frozen=True)
+class Tokens(Spec):
+    """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
+
+    vocab: int | None = None
+    length: int | None = None
+    padding: int = -1  # the symbol that pads; -1 where nothing is padded
+
+    @property
+    def size(self) -> int | None:
+        return self.vocab
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.length).long()
+
+
+@dataclass(frozen=True)
+class Classes(Spec):
+    """One of `count` classes: an int64 tensor (batch,), or a float distribution (batch, count)."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        return self.count
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device).long()
+
+
+@dataclass(frozen=True)
+class Labels(Spec):
+    """Any subset of `count` labels: a float tensor of zeros and ones (batch, count)."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        return self.count
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.count)
+
+
+@dataclass(frozen=True)
+class Values(Spec):
+    """Real numbers to predict: a float tensor (batch, features)."""
+
+    features: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """What every sample of a data set holds: inputs in the order the model takes them, and a target."""
+
+    inputs: tuple[Spec, ...] = ()
+    target: Spec | None = None
+    names: tuple[str, ...] = field(default=())  # names of the inputs, for people
+
+    @property
+    def known(self) -> bool:
+        return all(s.known for s in (*self.inputs, self.target) if s is not None)
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.inputs)) or 'nothing'} -> {self.target or 'nothing'}"
+
+
+def to_json(spec: DataSpec) -> dict[str, Any]:
+    """A form of the spec that JSON holds, read back by `from_json`."""
+
+    def one(s: Spec) -> dict[str, Any]:
+        return {"type": type(s).__name__, **asdict(s)}
+
+    target = None if spec.target is None else one(spec.target)
+    return {"inputs": [one(s) for s in spec.inputs], "target": target, "names": list(spec.names)}
+
+
+def from_json(data: Mapping[str, Any]) -> DataSpec:
+    """The spec that `to_json` wrote; a type that is not defined here is a ValueError."""
+    known = {cls.__name__: cls for cls in _subclasses(Spec)}
+
+    def one(entry: Mapping[str, Any]) -> Spec:
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "type"}
+        if entry["type"] not in known:
+            raise ValueError(f"unknown spec {entry['type']!r}: is the plugin that defines it installed?")
+        return known[entry["type"]](**values)
+
+    target = None if data["target"] is None else one(data["target"])
+    return DataSpec(tuple(one(s) for s in data["inputs"]), target, tuple(data["names"]))
+
+
+def _subclasses(cls: type[Spec]) -> Iterable[type[Spec]]:
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from _subclasses(sub)
+
+
+def fits(accepted: tuple[type[Spec], ...], spec: Spec | None) -> bool:
+    """Whether `spec` is one of the accepted types; an empty tuple accepts all."""
+    return not accepted or (spec is not None and isinstance(spec, accepted))
