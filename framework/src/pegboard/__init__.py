@@ -47,11 +47,11 @@ from .specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Value
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .api import Run, load, plan, train
+    from .api import Run, load, plan, resume, train
     from .data import Resident
     from .pegs import Peg
 
-_LAZY = {"Peg": "pegs", "Resident": "data", "Run": "api", "load": "api", "plan": "api", "train": "api"}
+_LAZY = {"Peg": "pegs", "Resident": "data", "Run": "api", "load": "api", "resume": "api", "plan": "api", "train": "api"}
 
 __all__ = [
     "Batch",
@@ -101,6 +101,7 @@ __all__ = [
     "hookimpl",
     "load",
     "plan",
+    "resume",
     "train",
 ]
 

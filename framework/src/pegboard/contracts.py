@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     inputs: tuple[Tensor, ...]
     target: Tensor | None = None
     weight: Tensor | None = None  # (batch,) weight of each sample, None for all equal
-    index: Tensor | None = None  # (batch,) number of each sample in its split
+    rows: Tensor | None = None  # (batch,) number of each sample in its split
 
 
 class Source(Protocol):

@@ -117,7 +117,11 @@ def _attach(layer: nn.Module, name: str, peg: Peg, *, after: bool) -> None:
 def _layout(layer: nn.Module, dimensions: int | None) -> str:
     if isinstance(layer, nn.Linear):
         return {2: "NC", 3: "NLC", 4: "NHWC"}.get(dimensions or 2, "NC")
-    return {nn.Conv1d: "NCL", nn.Conv2d: "NCHW", nn.Conv3d: "NCDHW"}.get(type(layer), "NLC")
+    if isinstance(layer, nn.Embedding):
+        return "NLC"
+    if isinstance(layer, nn.Conv1d):
+        return "NCL"
+    return "NCHW" if isinstance(layer, nn.Conv2d) else "NCDHW"
 
 
 def _registered(module: nn.Module) -> list[tuple[str, str, str]]:

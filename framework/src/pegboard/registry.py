@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import importlib.util
 import json
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pluggy
 
@@ -93,3 +94,291 @@ class UnknownPart(PegboardError):
     def __init__(self, message: str, expected: str = "", nearest: Sequence[str] = (), hint: str = "") -> None:
         super().__init__("\n".join(filter(None, (message, expected, hint))))
         self.message, self.expected, self.nearest, self.hint = message, expected, tuple(nearest), hint
+
+
+class Registry:
+    """The plugins that are installed, what became of each, and the parts of those that are ready."""
+
+    def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
+        self.plugins = list(plugins)
+        self._entries: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
+        for plugin in self.plugins:
+            for part in plugin.parts if plugin.status == "ready" else ():
+                self._entries[part.kind].append(Entry(part, plugin))
+
+    @classmethod
+    def discover(cls, local: Sequence[str | Path] = (), disable: Sequence[str] = ()) -> Registry:
+        """Every plugin with an entry point in the group `pegboard`, and the local files named."""
+        manager = pluggy.PluginManager(GROUP)
+        manager.add_hookspecs(hookspecs)
+        plugins = []
+        for plugin, target, requires in _installed():
+            plugins.append(plugin)
+            _switch(plugin, disable)
+            if plugin.status == "found":
+                _negotiate(plugin, requires)
+            if plugin.status == "found":
+                _load(plugin, target, manager)
+        for path in local:
+            plugin = Plugin(Path(path).stem, str(path), "local")
+            plugins.append(plugin)
+            _load(plugin, functools.partial(_import_file, Path(path)), manager)
+        registry = cls(plugins)
+        registry._enforce(disable)
+        return registry
+
+    def _enforce(self, disable: Sequence[str]) -> None:
+        """Names in switches must exist, and the strict switch makes every status an error."""
+        known = {n for p in self.plugins for n in (p.name, p.dist)}
+        for source, names in (
+            ("PEGBOARD_PLUGINS", _listed("PEGBOARD_PLUGINS")),
+            ("PEGBOARD_PLUGINS_DISABLE", _listed("PEGBOARD_PLUGINS_DISABLE")),
+            ("plugins.disable", disable),
+        ):
+            for name in names:
+                if name not in known:
+                    near = nearest(name, known)
+                    raise PegboardError(
+                        f"{source} names the plugin {name!r}, which is not installed."
+                        + (f" Did you mean {near[0]!r}?" if near else "")
+                        + "\nList them: pegboard plugins list"
+                    )
+        if os.environ.get("PEGBOARD_PLUGINS_STRICT") == "1":
+            bad = [p for p in self.plugins if p.status not in ("ready", "disabled")]
+            if bad:
+                lines = "\n".join(f"  {p.name} ({p.dist}): {p.state}: {p.reason}" for p in bad)
+                raise PegboardError(f"PEGBOARD_PLUGINS_STRICT=1 and not every plugin is ready:\n{lines}")
+
+    def entries(self, kind: str) -> list[Entry]:
+        """The parts of a kind that ready plugins offer, by name."""
+        return sorted(self._entries[kind], key=lambda e: (e.part.name, e.plugin.dist))
+
+    def recipes(self) -> list[tuple[Plugin, Path]]:
+        """Folders of recipes with the plugin that brings each."""
+        return [(p, folder) for p in self.plugins if p.status == "ready" for folder in p.recipes]
+
+    def reference(self, entry: Entry) -> str:
+        """The shortest name that finds this part again."""
+        alone = sum(e.part.name == entry.part.name for e in self._entries[entry.part.kind]) == 1
+        return entry.part.name if alone else entry.qualified
+
+    def lookup(self, kind: str, ref: str) -> Entry:
+        """The part that `ref` names: `name`, or `plugin:name` where two plugins offer the same."""
+        owner, _, name = ref.rpartition(":")
+        found = [
+            e
+            for e in self._entries[kind]
+            if e.part.name == name and (not owner or owner in (e.plugin.dist, e.plugin.name))
+        ]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise UnknownPart(
+                f"{len(found)} plugins offer the {kind} {name!r}",
+                f"one of {', '.join(repr(e.qualified) for e in found)}",
+                [e.qualified for e in found],
+                "write the qualified name, or leave one out: plugins.disable",
+            )
+        raise self._explain_missing(kind, owner, name)
+
+    def _explain_missing(self, kind: str, owner: str, name: str) -> UnknownPart:
+        """Why no ready plugin offers this part, and what to do."""
+        for plugin in self.plugins:
+            meant = owner in (plugin.name, plugin.dist) if owner else _known(kind, name) == plugin.dist
+            meant = meant or (not owner and plugin.name == name.replace("-", "_"))
+            if meant and plugin.status not in ("ready", "shadowed"):
+                error = UnknownPart(
+                    f"{kind} {name!r} comes from plugin {plugin.name!r} ({plugin.dist} {plugin.version}), "
+                    f"which is {plugin.state}: {plugin.reason}",
+                    hint="see: pegboard plugins list",
+                )
+                error.__cause__ = plugin.error
+                return error
+        if not owner and (dist := _known(kind, name)):
+            return UnknownPart(
+                f"{kind} {name!r} is part of {dist}, which is not installed", hint=f"pip install {dist}"
+            )
+        names = [e.part.name for e in self._entries[kind]]
+        others = [k for k, entries in self._entries.items() if any(e.part.name == name for e in entries)]
+        message = f"unknown {kind} {name!r}"
+        if others:
+            message = f"{name!r} is {_article(others[0])}, not {_article(kind)}"
+        elif owner:
+            message = f"plugin {owner!r} offers no {kind} {name!r}"
+        broken = [p.name for p in self.plugins if p.status in ("broken", "incompatible")]
+        hint = f"list them: pegboard show {kind}s"
+        if broken:
+            hint += f"; plugins that did not load: {', '.join(broken)} (pegboard plugins list)"
+        # A name that is not installed may still be the one that was meant.
+        near = nearest(name, [*names, *_index().get(kind, ())])
+        return UnknownPart(message, f"one of {', '.join(sorted(set(names))) or 'none installed'}", near, hint)
+
+    def fingerprint(self, entries: Iterable[Entry]) -> dict[str, str]:
+        """Distribution and version of the plugins behind these parts."""
+        return dict(sorted({(e.plugin.dist, e.plugin.version) for e in entries}))
+
+
+def nearest(word: str, names: Iterable[str], count: int = 3) -> list[str]:
+    """The names most like a word, the likeliest first; case, dashes and underscores do not count."""
+
+    def plain(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+    by_plain: dict[str, str] = {}
+    for name in sorted(set(names)):
+        by_plain.setdefault(plain(name), name)
+    return [by_plain[m] for m in difflib.get_close_matches(plain(word), by_plain, count, 0.6)]
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _listed(variable: str) -> list[str]:
+    return [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
+
+
+@functools.cache
+def _index() -> dict[str, dict[str, str]]:
+    """Which distribution is known to offer which part, installed or not: kind -> name -> distribution."""
+    index: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("known_parts.json").read_text("utf-8"))
+    return index
+
+
+def _known(kind: str, name: str) -> str:
+    return _index().get(kind, {}).get(name, "")
+
+
+def _installed() -> Iterator[tuple[Plugin, Callable[[], Any], list[str]]]:
+    """Plugins named by entry points, with what loads each and what it requires; runs no plugin code."""
+    found: list[tuple[str, str, metadata.Distribution, metadata.EntryPoint]] = []
+    for dist in metadata.distributions():
+        try:
+            points = [p for p in dist.entry_points if p.group == GROUP]
+            found += [(dist.metadata["Name"] or "unknown", p.name, dist, p) for p in points]
+        except Exception:  # a damaged installation is not ours to report
+            continue
+    first: dict[str, metadata.Distribution] = {}
+    for name, _, dist, _ in found:  # earlier on sys.path wins, as for imports
+        first.setdefault(name.lower().replace("_", "-"), dist)
+    for name, point_name, dist, point in sorted(found, key=lambda f: f[:2]):
+        plugin = Plugin(point_name, name.lower().replace("_", "-"), dist.version)
+        if first[plugin.dist] is not dist:
+            plugin.status, plugin.reason = "shadowed", "another copy stands earlier on sys.path"
+        yield plugin, point.load, dist.requires or []
+
+
+def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
+    """Apply the switches that keep a plugin's code from running."""
+    names = {plugin.name, plugin.dist}
+    allowed = _listed("PEGBOARD_PLUGINS")
+    if names & {*disable, *_listed("PEGBOARD_PLUGINS_DISABLE")} or (allowed and not names & set(allowed)):
+        plugin.status, plugin.reason = "disabled", "switched off by the config or the environment"
+
+
+def _negotiate(plugin: Plugin, requires: Sequence[str]) -> None:
+    """Compare the plugin's own requirement on the core with this core, before its code is imported."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    for text in requires:
+        try:
+            need = Requirement(text)
+        except InvalidRequirement:
+            continue
+        applies = need.marker is None or need.marker.evaluate({"extra": ""})
+        if need.name.lower() == "pegboard" and applies:
+            if not need.specifier.contains(__version__, prereleases=True):
+                plugin.status = "incompatible"
+                plugin.reason = f"needs pegboard{need.specifier}, this is {__version__}"
+            return
+
+
+def _import_file(path: Path) -> types.ModuleType:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}")
+    name = f"pegboard_local_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while they are made
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManager) -> None:
+    """Import, register and ask one plugin; whatever goes wrong becomes its status."""
+    phase = "import"
+    module: Any = None
+    try:
+        started = time.perf_counter()
+        module = target()
+        plugin.milliseconds = (time.perf_counter() - started) * 1000
+        phase = "register"
+        manager.register(module, f"{plugin.dist}:{plugin.name}")
+        phase = "hook"
+        callers = manager.get_hookcallers(module) or []
+        for caller in callers:
+            if not caller.has_spec():
+                near = nearest(caller.name, [*HOOKS, "pegboard_recipes"])
+                raise PegboardError(
+                    f"unknown hook {caller.name!r}" + (f", did you mean {near[0]!r}?" if near else "")
+                )
+        phase = "collect"
+        answers = {
+            caller.name: list(cast(Iterable[Any], impl.function() or ()))
+            for caller in callers
+            for impl in caller.get_hookimpls()
+            if impl.plugin is module
+        }
+        phase = "record"
+        plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
+        parts = [(hook, record) for hook, records in answers.items() for record in records]
+        for hook, record in parts:
+            _check_record(hook, record)
+        phase = "schema"
+        for _, record in parts:
+            _check_schema(record)
+        plugin.parts = [record for _, record in parts]
+        _check_unique(plugin)
+        plugin.status = "ready"
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit at import, a pytest outcome: nothing may get through
+        if module is not None and manager.is_registered(module):
+            manager.unregister(module)
+        reason = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+        plugin.status, plugin.phase, plugin.error = "broken", phase, error
+        plugin.reason = reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
+        plugin.parts, plugin.recipes = [], []
+
+
+def _check_record(hook: str, record: Any) -> None:
+    wanted = HOOKS[hook]
+    if not isinstance(record, wanted):
+        names = " or ".join(cls.__name__ for cls in wanted)
+        raise PegboardError(f"{hook} returned {record!r}, expected {names} records")
+    if not isinstance(record.name, str) or not NAME.fullmatch(record.name):
+        raise PegboardError(f"{hook}: {record.name!r} is not a part name (lower case, digits, _ and -)")
+    if not callable(record.build):
+        raise PegboardError(f"{hook}: build of {record.name!r} is not a function")
+
+
+def _check_schema(record: Part[Any, Any]) -> None:
+    if not (isinstance(record.config, type) and dataclasses.is_dataclass(record.config)):
+        raise PegboardError(f"the config of {record.name!r} is {record.config!r}, expected a dataclass")
+    clash = {f.name for f in dataclasses.fields(record.config)} & record.reserved
+    if clash:
+        raise PegboardError(f"{record.config.__name__} has a field {min(clash)!r}, which is the core's own")
+
+
+def _check_unique(plugin: Plugin) -> None:
+    seen = set()
+    for part in plugin.parts:
+        if (part.kind, part.name) in seen:
+            raise PegboardError(f"two parts are called {part.kind} {part.name!r}")
+        seen.add((part.kind, part.name))

@@ -10,7 +10,7 @@ from ..parts import Ge, Matches
 from ..specs import DataSpec
 
 if TYPE_CHECKING:
-    from ..registry import Entry
+    from ..registry import Entry, Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,21 @@ class DataOptions:
     eval_batch_size: Annotated[int, Ge(1)] | None = None  # samples in an evaluation batch
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a model starts; stands beside the model's own fields."""
+
+    weights: str | None = None  # run folder, checkpoint or zoo:name whose weights it starts from
+    infer_pegs: bool | None = None  # give pegs to a model that has none; null: where a trick hangs modules
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegularizerOptions:
+    """Where a regularizer acts; stands beside its own fields."""
+
+    players: tuple[str, ...] = ()  # players it acts on; empty is all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,5 +110,6 @@ class Settings:
     trackers: Mapping[str, Chosen]
     plugins: Plugins
     spec: DataSpec | None  # as far as it is known without reading the data
-    plain: Mapping[str, Any]  # the whole config, resolved, with the qualified name of every part
+    plain: Mapping[str, Any]  # the whole config with every default; check(plain) gives the same again
     origins: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where it was written
+    registry: Registry | None = field(default=None, repr=False, compare=False)  # that its parts are from

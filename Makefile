@@ -1,0 +1,76 @@
+# The commands a person types. `make` alone lists them. No environment has to be active:
+# everything runs from .venv, which is made on first use and brought up to date when
+# constraints.txt, requirements-dev.txt or a pyproject.toml changes.
+
+PYTHON ?= python3
+JOBS ?= 2
+ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
+PROJECTS := $(patsubst %/pyproject.toml,%,$(wildcard framework/pyproject.toml plugins/*/pyproject.toml zoo/pyproject.toml))
+SOURCES := $(addsuffix /src,$(PROJECTS))
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help quickstart install test lint format wheels catalogue zoo-table clean
+
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+quickstart: $(READY) ## set everything up and train configs/quickstart.yaml
+	@$(BIN)/pegboard train configs/quickstart.yaml $(ARGS)
+
+install: $(READY) ## make .venv with the core, all plugins and the zoo, editable
+	@:
+
+test: $(READY) ## run every test, with coverage of the core; ARGS="-k name" runs some
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(if $(ARGS),$(ARGS),--cov)
+
+lint: $(READY) ## ruff and mypy --strict on the core and every plugin
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --strict $(SOURCES)
+
+format: $(READY) ## let ruff format and mend what it can
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+wheels: $(READY) ## build every wheel into dist/
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PROJECTS))
+	@ls dist/*.whl
+
+catalogue: $(READY) ## say which entries of the catalogue have tests; ARGS=dropout lists one home
+	@$(BIN)/python tests/support/catalogue.py $(ARGS)
+
+zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
+	@$(BIN)/pegboard zoo table
+
+clean: ## remove .venv, dist and what tools leave behind; runs are kept
+	rm -rf .venv dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp for each step, so that a changed plugin does not fetch torch again.
+.venv/.made:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Pegboard needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Name another: make PYTHON=python3.12 ..." % v[:2])'
+	@echo "==> Making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.torch: .venv/.made constraints.txt
+	@echo "==> Installing $(TORCH), the largest download"
+	@$(PIP) install "$(TORCH)"
+	@touch $@
+
+.venv/.tools: .venv/.torch constraints.txt requirements-dev.txt
+	@echo "==> Installing the tools that build and test"
+	@$(PIP) install -c constraints.txt -r requirements-dev.txt
+	@touch $@
+
+$(READY): .venv/.tools constraints.txt $(addsuffix /pyproject.toml,$(PROJECTS))
+	@echo "==> Installing $(words $(PROJECTS)) projects and what they depend on: $(PROJECTS)"
+	@$(PIP) install -c constraints.txt --no-build-isolation $(addprefix -e ./,$(PROJECTS))
+	@touch $@
+	@echo "==> Ready: $(BIN)/pegboard"

@@ -1,0 +1,85 @@
+"""The Python interface: `train`, `resume`, `plan`, `load` and the `Run` they speak of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config.check import check
+from .errors import PegboardError
+from .planning import Plan, make_plan
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Run:
+    """A run folder. `figures` are its last measurements, `history` the rows of metrics.jsonl."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / "config.yaml").is_file():
+            raise PegboardError(f"{self.folder} is not a run folder: it has no config.yaml")
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {self.status}, {self.figures})"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """How it ended: status, seconds, steps, the best step and the figures."""
+        path = self.folder / "summary.json"
+        return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {"status": "unfinished"}
+
+    @property
+    def status(self) -> str:
+        return str(self.summary["status"])
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return dict(self.summary.get("figures", {}))
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        from .run import MetricsFile
+
+        return MetricsFile.read(self.folder / "metrics.jsonl")
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The best model of the run, in eval mode on the CPU."""
+        return load(self.folder)
+
+
+def plan(config: str | Path | Mapping[str, Any], *overrides: str) -> Plan:
+    """Resolve, check and wire a config. Nothing is allocated; data is read only where its spec needs it."""
+    return make_plan(check(config, overrides), read=False)
+
+
+def train(config: str | Path | Mapping[str, Any], *overrides: str, root: str | Path = "runs", quiet: bool = False) -> Run:
+    """Train a config to its end in a new folder below `root`."""
+    from .report.console import Console
+    from .training import run_plan
+
+    return Run(run_plan(check(config, overrides), Path(root), Console(quiet)))
+
+
+def resume(run: str | Path | Run, quiet: bool = False) -> Run:
+    """Go on with a run that was interrupted, from its last checkpoint."""
+    from .report.console import Console
+    from .training import resume_run
+
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    return Run(resume_run(Run(folder).folder, Console(quiet)))
+
+
+def load(ref: str | Path | Run, device: str = "cpu", which: str = "best") -> nn.Module:
+    """The trained model of a run folder, a checkpoint folder or `zoo:name`, in eval mode.
+
+    `which` chooses between a run's "best" and "last" checkpoint.
+    """
+    from .loading import load_model
+
+    return load_model(ref.folder if isinstance(ref, Run) else ref, device, which)[0]

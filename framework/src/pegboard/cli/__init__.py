@@ -1,0 +1,78 @@
+"""The command line. Each command is a small module here; none imports torch before it runs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = ("train", "resume", "eval", "predict", "explain", "check", "show", "plugins", "schema", "zoo")
+
+
+def make_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser; only the module of the command that was called is imported."""
+    from ..version import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="pegboard",
+        description="Compose, check, explain and train PyTorch models from plugins.",
+        epilog="example: pegboard train configs/quickstart.yaml trainer.epochs=5",
+    )
+    parser.add_argument("--version", action="version", version=f"pegboard {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f".{name}", __name__)
+        sub = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.HELP,
+            epilog=f"example: {module.EXAMPLE}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        if name == command or command is None:
+            module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; a mistake of the user's is one message on standard error and exit code 2."""
+    from ..errors import PegboardError
+
+    words = list(sys.argv[1:] if argv is None else argv)
+    command = next((word for word in words if word in COMMANDS), None)
+    parser = make_parser(command)
+    _suggest(parser, words)
+    args, rest = parser.parse_known_args(words)
+    if rest and hasattr(args, "overrides") and not any(word.startswith("-") for word in rest):
+        args.overrides += rest  # overrides may stand on both sides of an option
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}; see pegboard {args.command} --help")
+    if args.command is None:
+        parser.print_help()
+        return 0
+    try:
+        return int(args.run(args))
+    except PegboardError as error:
+        print(error, file=sys.stderr)
+        number = getattr(error, "signal", None)
+        return 2 if number is None else 128 + number
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """A misspelt command is answered with the nearest one."""
+    word = next((w for w in words if not w.startswith("-")), None)
+    if word is not None and word not in COMMANDS:
+        from ..registry import nearest
+
+        near = nearest(word, COMMANDS)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        parser.exit(2, f"unknown command {word!r}{hint}\ncommands: {', '.join(COMMANDS)}\n")

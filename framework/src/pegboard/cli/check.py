@@ -1,0 +1,41 @@
+"""`pegboard check`"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "Check a config in full, without torch and without data."
+EXAMPLE = "pegboard check configs/quickstart.yaml model.hidden=[64]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a YAML file")
+    parser.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    parser.add_argument("--full", action="store_true", help="print the config with every default")
+    parser.add_argument("--quiet", action="store_true", help="print mistakes only")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..config.check import check
+    from ..config.dump import to_yaml
+
+    settings = check(args.config, args.overrides)
+    if args.full:
+        print(to_yaml(settings.plain), end="")
+        return 0
+    if args.quiet:
+        return 0
+    chosen = [("data", settings.data), ("model", settings.model), ("optimizer", settings.optimizer)]
+    chosen += [("schedule", settings.schedule)] if settings.schedule else []
+    chosen += [("objective", settings.objective)] if settings.objective else []
+    chosen += [("regularizer", c) for c in settings.regularizers.values()]
+    chosen += [("tracker", c) for c in settings.trackers.values()]
+    print(f"{args.config}: ok")
+    for role, part in chosen:
+        name = part.entry.part.name
+        shown = name if part.key in (name, role) or role == part.key else f"{part.key} ({name})"
+        print(f"  {role:<11} {shown:<24} {part.entry.plugin.dist} {part.entry.plugin.version}")
+    print(f"  {'spec':<11} {settings.spec or 'known once the data is read'}")
+    if settings.objective is None:
+        print(f"  {'objective':<11} chosen once the data is read")
+    return 0

@@ -1,0 +1,23 @@
+"""`pegboard explain`"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "Print what a config will do: parts, pegs, order of tricks, groups, loss, cost of a step."
+EXAMPLE = "pegboard explain configs/quickstart.yaml optimizer.lr=0.01"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a YAML file")
+    parser.add_argument("overrides", nargs="*", help="values to change, as optimizer.lr=0.01")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..config.check import check
+
+    settings = check(args.config, args.overrides)
+    from ..planning import make_plan
+
+    print(make_plan(settings, read=False).explain(), end="")
+    return 0

@@ -1,0 +1,169 @@
+"""`pegboard show`"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..config.fields import Field
+    from ..registry import Entry, Registry
+
+HELP = "Show the installed parts, or everything about one of them."
+EXAMPLE = "pegboard show models"
+_WIDTH = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", help="a kind of part, a part, or a section: trainer, data, plugins"
+    )
+    parser.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to add")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..registry import KINDS, Registry
+
+    registry = Registry.discover(local=args.local)
+    if args.name is None:
+        lines = [line for kind in KINDS for line in _kind(kind, registry)]
+        lines.append("everything about one of them: pegboard show NAME")
+    else:
+        lines = list(_named(args.name, registry))
+    print("\n".join(lines).rstrip())
+    return 0
+
+
+def _named(name: str, registry: Registry) -> Iterator[str]:
+    """What a name stands for: a kind, a section of the core's, a part of any kind."""
+    from ..config.nearest import nearest
+    from ..config.nodes import DataOptions, Plugins, Trainer
+    from ..errors import PegboardError
+    from ..registry import KINDS
+
+    sections = {"trainer": Trainer, "data": DataOptions, "plugins": Plugins}
+    kinds = {k: k for k in KINDS} | {f"{k}s": k for k in KINDS}
+    entries = [e for kind in KINDS for e in registry.entries(kind)]
+    found = [e for e in entries if name in _references(e)]
+    if name in sections:
+        yield from _section(name, sections[name])
+    if name in kinds or name == "data":
+        yield from _kind(kinds.get(name, "dataset"), registry)
+    for entry in found:
+        yield from _part(entry, registry)
+    if not found and name not in kinds and name not in sections:
+        near = nearest(name, [*sections, *kinds, *(e.part.name for e in entries)])
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise PegboardError(f"nothing is called {name!r}{meant}\nlist everything: pegboard show")
+
+
+def _references(entry: Entry) -> tuple[str, ...]:
+    name = entry.part.name
+    owners = (entry.plugin.name, entry.plugin.dist, entry.part.kind, f"{entry.part.kind}s")
+    return (name, *(f"{owner}:{name}" for owner in owners))
+
+
+def _kind(kind: str, registry: Registry) -> Iterator[str]:
+    entries = registry.entries(kind)
+    yield f"{kind}s"
+    names = [registry.reference(e) for e in entries]
+    wide = max((len(n) for n in names), default=0)
+    room = _WIDTH - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6
+    for name, entry in zip(names, entries, strict=True):
+        yield f"  {name:<{wide}}  {_cut(entry.part.summary, room):<{room}}  {entry.plugin.dist}"
+    if not entries:
+        yield "  none installed"
+    yield ""
+
+
+def _section(name: str, cls: type[Any]) -> Iterator[str]:
+    from ..config.fields import describe
+
+    yield f"section '{name}' of the core"
+    yield (cls.__doc__ or "").strip().split("\n")[0]
+    yield ""
+    yield from _fields("keys", describe(cls))
+
+
+def _part(entry: Entry, registry: Registry) -> Iterator[str]:
+    from ..config.fields import describe
+    from ..config.sections import OPTIONS
+
+    part = entry.part
+    yield f"{part.kind} '{part.name}', of {entry.plugin.dist} {entry.plugin.version}"
+    yield textwrap.dedent("    " + (part.config.__doc__ or "").strip())
+    if part.deprecated:
+        yield f"deprecated: {part.deprecated}"
+    yield ""
+    fields = describe(part.config)
+    yield from _fields("keys", fields)
+    if part.kind in OPTIONS:
+        yield from _fields("keys of the core beside them", describe(OPTIONS[part.kind]))
+    facts = list(_facts(part))
+    yield from (f"{label:<10}  {text}" for label, text in facts)
+    yield from [""] if facts else []
+    if part.kind != "probe":  # which no config names
+        yield "example"
+        yield textwrap.indent(_example(registry.reference(entry), part.kind, fields), "  ")
+        yield ""
+
+
+def _fields(title: str, fields: Iterable[Field]) -> Iterator[str]:
+    fields = list(fields)
+    yield title
+    wide = max((len(f.name) for f in fields), default=0)
+    for field in fields:
+        default = "required" if field.required else f"= {field.shown_default}"
+        head = f"  {field.name:<{wide}}  {default}"
+        yield f"{head:<{wide + 22}}  {field.comment}".rstrip()
+        kind = field.type.removeprefix("a ").removeprefix("an ")
+        yield from textwrap.wrap(
+            kind, _WIDTH, initial_indent=" " * (wide + 4), subsequent_indent=" " * (wide + 4)
+        )
+    if not fields:
+        yield "  none"
+    yield ""
+
+
+def _facts(part: Any) -> Iterator[tuple[str, str]]:
+    """What the record declares beside its config, in words."""
+    words = {
+        "inputs": "reads",
+        "targets": "predicts" if part.kind == "model" else "for",
+        "pegs": "pegs",
+        "after": "after",
+        "before": "before",
+        "conflicts": "never with",
+        "default_for": "default for",
+    }
+    if stages := getattr(part, "stages", None):
+        yield "acts in", ", ".join(f"{stage} as {role}" for stage, role in stages.items())
+    for name, label in words.items():
+        if values := getattr(part, name, ()):
+            yield label, ", ".join(getattr(v, "__name__", str(v)) for v in values)
+    if getattr(part, "closure", False):
+        yield "steps", "with a closure: it evaluates the loss again"
+    if part.docs:
+        yield "more", part.docs
+
+
+def _example(name: str, kind: str, fields: Iterable[Field]) -> str:
+    """A node of a config that names the part, with its required keys and its first ones."""
+    from ..config.dump import to_yaml
+    from ..config.fields import plain
+    from ..config.sections import section
+
+    fields = list(fields)
+    shown = [f for f in fields if f.required] or fields[:2]
+    keys = {f.name: "..." if f.required else plain(f.default) for f in shown}
+    if kind == "schedule":
+        return to_yaml({"optimizer": {"schedule": {"name": name, **keys}}}).rstrip()
+    if kind in ("regularizer", "tracker"):
+        return to_yaml({section(kind): {name: keys}}).rstrip()
+    return to_yaml({section(kind): {"name": name, **keys}}).rstrip()
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 3] + "..."

@@ -1,0 +1,28 @@
+"""`pegboard train`"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "Train a config and leave a run folder."
+EXAMPLE = "pegboard train configs/quickstart.yaml model.hidden=[64] trainer.epochs=5"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", help="a YAML file")
+    parser.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    parser.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
+    parser.add_argument("--quiet", action="store_true", help="print warnings and errors only")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..config.check import check
+
+    settings = check(args.config, args.overrides)  # before torch is imported: mistakes answer at once
+    from pathlib import Path
+
+    from ..report.console import Console
+    from ..training import run_plan
+
+    run_plan(settings, Path(args.root), Console(args.quiet))
+    return 0

@@ -1,0 +1,84 @@
+"""`pegboard zoo`"""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "The zoo: recipes with the results they reach."
+EXAMPLE = "pegboard zoo train digits/mlp trainer.epochs=5"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="every recipe with its result", epilog="example: pegboard zoo list")
+    show = actions.add_parser("show", help="the card, config and result of a recipe")
+    show.add_argument("recipe", help="its name, as pegboard zoo list gives it")
+    train = actions.add_parser("train", help="train a recipe", epilog=f"example: {EXAMPLE}")
+    train.add_argument("recipe", help="its name")
+    train.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    train.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
+    record = actions.add_parser("record", help="train a recipe with several seeds and write its result.json")
+    record.add_argument("recipe", nargs="+", help="names")
+    record.add_argument("--seeds", type=int, default=3, help="how many seeds, 0 first (default: 3)")
+    record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
+    table = actions.add_parser("table", help="make the table of a page anew from the result files")
+    table.add_argument("page", help="a Markdown file with the marks of a table in it")
+    table.add_argument("--check", action="store_true", help="change nothing; exit 1 when the table is stale")
+
+
+def run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from .. import zoo
+    from ..report.console import Console
+
+    console = Console()
+    if args.action == "list":
+        console.table("", ["recipe", "figure", "measured", "seeds", "plugin"], map(_row, zoo.recipes()))
+    elif args.action == "show":
+        recipe = zoo.find_recipe(args.recipe)
+        console.say(f"{recipe.card.strip()}\n\n{recipe.config.read_text('utf-8').strip()}\n")
+        rows = [[name, f["mean"], f["std"]] for name, f in recipe.result.get("figures", {}).items()]
+        console.table("recorded", ["figure", "mean", "spread"], rows)
+    elif args.action == "train":
+        from ..config.check import check
+
+        recipe = zoo.find_recipe(args.recipe)
+        settings = check(recipe.config, [f"name={zoo._slug(recipe.name)}", *args.overrides])
+        from ..training import run_plan
+
+        run_plan(settings, Path(args.root), console)
+    elif args.action == "record":
+        for recipe in [zoo.find_recipe(name) for name in args.recipe]:
+            path = zoo.record(recipe, range(args.seeds), Path(args.root), console.say)
+            console.say(f"written: {path}")
+    else:
+        return _table(Path(args.page), args.check)
+    return 0
+
+
+def _row(recipe: object) -> list[object]:
+    from ..zoo import Recipe, headline
+
+    assert isinstance(recipe, Recipe)
+    if not recipe.result:
+        return [recipe.name, "not recorded yet", "", "", recipe.dist]
+    figure = headline(recipe.result)
+    found = recipe.result["figures"][figure]
+    return [recipe.name, figure, f"{found['mean']:.4f} ± {found['std']:.4f}", len(recipe.result["seeds"]), recipe.dist]
+
+
+def _table(page: object, check: bool) -> int:
+    from pathlib import Path
+
+    from .. import zoo
+
+    path = Path(str(page))
+    before = path.read_text("utf-8")
+    after = zoo.update_table(before, zoo.recipes())
+    if check and before != after:
+        print(f"{path} is stale: run pegboard zoo table {path}")
+        return 1
+    if not check:
+        path.write_text(after, "utf-8")
+    return 0

@@ -1,0 +1,1 @@
+"""Configs: read and merged with positions (load), checked in full (check), described (schema)."""

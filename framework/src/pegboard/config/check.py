@@ -1,0 +1,349 @@
+"""A config to settings: every mistake found at once, without torch and without data.
+
+`check` gives `Settings` or raises one `ConfigError` that lists everything that is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from ..errors import PegboardError
+from ..parts import Dataset, Ge, Le, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
+from ..registry import Registry
+from ..specs import DataSpec
+from . import fit
+from .load import Loaded, Source, load, locate
+from .merge import KEYED, merge
+from .nearest import nearest, score
+from .nodes import Chosen, Plugins, Settings, Trainer
+from .places import TOP, relocate
+from .read import bare, wrap
+from .report import ConfigError, Mistake, listed, shown
+from .sections import Parts, Read, as_node
+from .settle import Whole, settle
+from .typed import About, build, convert
+
+__all__ = ["ConfigError", "check", "choose_objective", "refine"]
+
+SEED = Annotated[int, Ge(0), Le(2**63 - 1)]
+RUN_NAME = Annotated[
+    str,
+    Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a folder name: letters, digits, '.', '_' and '-'"),
+    Length(1, 100),
+]
+
+
+def check(
+    source: Source | Loaded, overrides: Sequence[str] = (), registry: Registry | None = None
+) -> Settings:
+    """The settings of a config, or a ConfigError with everything that is wrong with it.
+
+    `source` is the path of a config, a mapping, or what `load` gave. Without a `registry` the
+    installed plugins are asked, with the local ones that the config names.
+    """
+    loaded = source if isinstance(source, Loaded) else load(source, overrides)
+    checker = _Checker(loaded)
+    settings = checker.run(registry)
+    mistakes = checker.report()
+    if mistakes:
+        raise ConfigError(mistakes, loaded.title)
+    assert settings is not None
+    for chosen in checker.reads.values():
+        if note := chosen.entry.part.deprecated:
+            where = loaded.locate(chosen.path)
+            warnings.warn(f"{where}: {chosen.what} is deprecated: {note}", FutureWarning, stacklevel=2)
+    return settings
+
+
+def refine(settings: Settings, spec: DataSpec) -> Settings:
+    """Settings once the data was read: the checks that waited for its spec, and the objective."""
+    loaded = Loaded(tree=dict(settings.plain), origins=dict(settings.origins))
+    checker = _Checker(loaded)
+    refined = checker.run(settings.registry, spec)
+    if mistakes := checker.report():
+        raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
+    assert refined is not None
+    return refined
+
+
+def choose_objective(settings: Settings, spec: DataSpec) -> Chosen:
+    """The objective for the target of data that was read, where the config names none."""
+    objective = refine(settings, spec).objective
+    assert objective is not None
+    return objective
+
+
+class _Checker:
+    """One pass over a config; `found` collects what is wrong."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.loaded = loaded
+        self.found: list[Mistake] = []
+        self.sections: dict[str, tuple[str, Any]] = {}  # section -> the key it stands under, its value
+        self.reads: dict[str, Read] = {}  # dotted path -> part
+
+    def run(self, registry: Registry | None, spec: DataSpec | None = None) -> Settings | None:
+        """Check everything; settings where nothing is wrong."""
+        self._top()
+        plugins, trainer = self._core(Plugins, "plugins"), self._core(Trainer, "trainer")
+        name = self._value("name", RUN_NAME, self._default_name())
+        seed = self._value("seed", SEED, 0)
+        plugins = self._local(plugins or Plugins())
+        self.registry = registry or self._discover(plugins)
+        self.parts = Parts(self.registry, self.found)
+        for section, kind in (("data", Dataset), ("model", Model), ("optimizer", Optimizer)):
+            self._part(section, kind)
+        key, objective = self.sections.get("objective", ("objective", None))
+        if objective is not None:
+            self._keep("objective", self.parts.read(ObjectivePart, key, objective))
+        self._optimizer()
+        for section in KEYED:
+            self._keyed(section)
+        spec = self._fit(spec)
+        if self.found or self.loaded.mistakes:
+            return None
+        assert trainer is not None
+        whole = Whole(name, seed, trainer, plugins, spec, self.loaded.origins)
+        return settle(whole, self.reads, self.registry)
+
+    def report(self) -> list[Mistake]:
+        """Everything that is wrong, in the order in which it stands in the files."""
+        loaded = self.loaded
+        told = {m.path for m in loaded.mistakes if m.path}
+        fresh = [
+            m
+            for m in self.found
+            if (loaded.complete or not m.absent)
+            and not any(m.path == p or m.path.startswith(f"{p}.") for p in told)
+        ]
+        placed = [locate(m, loaded) for m in (*loaded.mistakes, *relocate(fresh, self.reads, self.registry))]
+        unique = {(m.path, m.message): self._written(m) for m in placed}
+        return sorted(unique.values(), key=self._rank)
+
+    def _written(self, mistake: Mistake) -> Mistake:
+        text = self.loaded.written.get(mistake.path)
+        if text is None or not mistake.message.startswith("found"):
+            return mistake
+        return replace(mistake, message=f"{mistake.message} (written {text})")
+
+    def _rank(self, mistake: Mistake) -> tuple[Any, ...]:
+        origin = mistake.origin
+        if origin is None:
+            return (0, "", 0, 0)
+        other = origin.file != str(self.loaded.file)
+        return (bool(origin.word), other, origin.file, origin.line, origin.column)
+
+    # The core's own keys.
+    def _top(self) -> None:
+        """Sort the keys at the top; a misspelt section is checked as the one that was meant."""
+        tree = self.loaded.tree
+        self.sections = {key: (key, value) for key, value in tree.items() if key in TOP}
+        self.found += _unfinished(tree)
+        for key, value in tree.items():
+            if key in TOP:
+                continue
+            names = ("extends", *TOP)
+            near = nearest(key, [n for n in names if n not in tree]) or nearest(key, names)
+            self.found.append(
+                Mistake(
+                    path=key,
+                    message=f"unknown key {key!r} at the top of the config",
+                    expected=f"one of {listed(names)}",
+                    nearest=tuple(near),
+                    at_key=True,
+                    unknown=key,
+                )
+            )
+            if near and near[0] not in tree and score(key, near[0]) >= 0.75:
+                self.sections.setdefault(near[0], (key, value))
+
+    def _core(self, cls: type[Any], section: str) -> Any:
+        key, node = self.sections.get(section, (section, None))
+        if node is not None and not isinstance(node, Mapping):
+            hint = "write a space after the colon" if isinstance(node, str) and ":" in node else ""
+            self._note(key, f"found {shown(node)}", expected=f"a mapping: {key}: {{key: value}}", hint=hint)
+            return None
+        about = About(what=section, listing=f"pegboard show {section}")
+        return build(cls, node or {}, key, self.found, about)
+
+    def _value(self, section: str, hint: Any, default: Any) -> Any:
+        key, value = self.sections.get(section, (section, default))
+        return convert(hint, value, key, self.found)
+
+    def _default_name(self) -> str:
+        stem = self.loaded.file.stem if self.loaded.file else "run"
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:100] or "run"
+
+    def _note(self, path: str, message: str, **more: Any) -> None:
+        self.found.append(Mistake(path=path, message=message, **more))
+
+    # Plugins.
+    def _local(self, plugins: Plugins) -> Plugins:
+        """Local files relative to the config that names them; absolute, so that a copy finds them too."""
+        files = []
+        key = self.sections.get("plugins", ("plugins", None))[0]
+        for index, name in enumerate(plugins.local):
+            path = f"{key}.local.{index}"
+            origin = self.loaded.locate(path)
+            file = (Path(origin.file).parent / name if origin.file else Path(name)).absolute()
+            if file.is_file():
+                files.append(str(file))
+                continue
+            inside = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
+            self._note(
+                path,
+                f"no file {str(file)!r}",
+                expected="a Python file, relative to this config",
+                nearest=tuple(nearest(file.name, inside)),
+            )
+        return replace(plugins, local=tuple(files))
+
+    def _discover(self, plugins: Plugins) -> Registry:
+        try:
+            registry = Registry.discover(local=plugins.local, disable=plugins.disable)
+        except PegboardError as error:
+            message, _, hint = str(error).partition("\n")
+            if not message.startswith("plugins.disable"):
+                raise
+            self._note("plugins.disable", message, hint=hint)
+            registry = Registry.discover(local=plugins.local)
+        for plugin in registry.plugins:
+            if plugin.dist in plugins.local and plugin.status != "ready":
+                place = f"plugins.local.{plugins.local.index(plugin.dist)}"
+                self._note(place, f"{plugin.dist} did not load ({plugin.phase}): {plugin.reason}")
+        return registry
+
+    # Parts.
+    def _keep(self, path: str, read: Read | None) -> None:
+        if read is not None:
+            self.reads[path] = read
+
+    def _part(self, section: str, kind: type[Any]) -> None:
+        key, value = self.sections.get(section, (section, None))
+        self._keep(section, self.parts.read(kind, key, value))
+
+    def _optimizer(self) -> None:
+        """The schedule of the optimizer, and what players change in it."""
+        key, node = self.sections.get("optimizer", ("optimizer", None))
+        node = as_node(node)
+        if not isinstance(node, Mapping):
+            return
+        if node.get("schedule") is not None:
+            path = f"{key}.schedule"
+            self._keep("optimizer.schedule", self.parts.read(Schedule, path, node["schedule"]))
+        players = node.get("players")
+        if players is not None and not isinstance(players, Mapping):
+            wanted = "a mapping of players to what differs for each: players: {name: {key: value}}"
+            self._note(f"{key}.players", f"found {shown(players)}", expected=wanted)
+            return
+        shared = {k: v for k, v in node.items() if k != "players"}
+        for player, partial in (players or {}).items():
+            self._player(f"{key}.players.{player}", player, shared, partial)
+
+    def _player(self, path: str, player: str, shared: dict[str, Any], partial: Any) -> None:
+        partial = as_node(partial)
+        if not isinstance(partial, Mapping):
+            self._note(path, f"found {shown(partial)}", expected="a mapping of what differs for this player")
+            return
+        whole = bare(merge(wrap(shared), wrap(dict(partial)), ("optimizer", "players", player)))
+        inner: list[Mistake] = []
+        parts = Parts(self.registry, inner)
+        self._keep(f"optimizer.players.{player}", parts.read(Optimizer, path, whole))
+        if whole.get("schedule") is not None:
+            read = parts.read(Schedule, f"{path}.schedule", whole["schedule"])
+            self._keep(f"optimizer.players.{player}.schedule", read)
+        # What is inherited was checked where it stands.
+        for mistake in inner:
+            key = mistake.path.removeprefix(path).lstrip(".").split(".")[0]
+            if key in partial or "name" in partial or not key:
+                self.found.append(mistake)
+
+    def _keyed(self, section: str) -> None:
+        key, nodes = self.sections.get(section, (section, None))
+        kind = KEYED[section]
+        if nodes is None:
+            return
+        if not isinstance(nodes, Mapping):
+            names = nodes if isinstance(nodes, list) else [nodes]
+            example = ", ".join(f"{n}: {{}}" for n in names if isinstance(n, str)) or "name: {}"
+            wanted = "a mapping of names to settings"
+            self._note(key, f"found {shown(nodes)}", expected=wanted, hint=f"write {key}: {{{example}}}")
+            return
+        for name, node in nodes.items():
+            path = f"{key}.{name}"
+            if node is None or node is False:
+                self._switched_off(path, name, kind.kind)
+            else:
+                self._keep(
+                    f"{section}.{name}", self.parts.read(kind, path, {} if node is True else node, name)
+                )
+            if isinstance(node, Mapping) and "name" in node and not re.fullmatch(r"[A-Za-z_][\w:-]*", name):
+                self._note(
+                    path, f"{name!r} cannot be a key", expected="letters, digits, '_' and '-'", at_key=True
+                )
+
+    def _switched_off(self, path: str, name: str, kind: str) -> None:
+        """Null takes a part out; a key without a value, or a name that means nothing, is a slip."""
+        if path in self.loaded.blank:
+            hint = f"{name}: {{}} takes the defaults, {name}: null switches it off"
+            self._note(
+                path, f"nothing is written after '{name}:'", expected="its settings, or null", hint=hint
+            )
+            return
+        names = [e.part.name for e in self.registry.entries(kind)]
+        near = nearest(name.rpartition(":")[2], names)
+        if near and name.rpartition(":")[2] not in names:
+            message = f"nothing is called {name!r} here, so null switches nothing off"
+            self._note(path, message, nearest=tuple(near), at_key=True)
+
+    # How the parts fit.
+    def _fit(self, spec: DataSpec | None) -> DataSpec | None:
+        sure = {path: read for path, read in self.reads.items() if not read.guessed}
+        data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
+        if spec is None and data is not None:
+            spec = fit.read_spec(self.parts, data)
+        if spec is not None and data is not None:
+            source = repr(data.entry.part.name)
+            if model is not None:
+                self.found += fit.fit_model(model, source, spec, self.registry)
+            if self.sections.get("objective", ("", None))[1] is None:
+                objective = self._default_objective(spec)
+            elif objective is not None:
+                self.found += fit.fit_target(objective, source, spec.target, self.registry)
+            for path, read in sure.items():
+                if path.startswith("regularizers."):
+                    self.found += fit.fit_target(read, source, spec.target, self.registry)
+        tricks = {
+            path.partition(".")[2]: (read, read.config, read.options.players)
+            for path, read in sure.items()
+            if path.startswith("regularizers.") and read.config is not None and read.options is not None
+        }
+        self.found += fit.fit_tricks(tricks, model)
+        self.found += fit.own_rules(self.parts, sure.values(), fit.facts(sure, spec, objective))
+        return spec
+
+    def _default_objective(self, spec: DataSpec) -> Read | None:
+        made = fit.default_objective(self.registry, spec.target)
+        if isinstance(made, Mistake):
+            self.found.append(made)
+            return None
+        read = fit.defaults(made, "objective", self.parts)
+        self._keep("objective", read)
+        return read
+
+
+def _unfinished(tree: Any, path: str = "") -> list[Mistake]:
+    """Values that a config leaves to be given, written `???`."""
+    if tree == "???":
+        hint = f"give it in the file, or on the command line: {path}=value"
+        return [Mistake(path=path, message="the value is still to be given: found '???'", hint=hint)]
+    if isinstance(tree, Mapping):
+        return [m for k, v in tree.items() for m in _unfinished(v, f"{path}.{k}" if path else k)]
+    if isinstance(tree, list):
+        return [m for i, v in enumerate(tree) for m in _unfinished(v, f"{path}.{i}")]
+    return []

@@ -1,0 +1,226 @@
+"""What a config dataclass says of its fields: type in words, range, choices, default, comment.
+
+The dataclass is the only schema: messages, `pegboard show` and the JSON Schema all read it here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import io
+import re
+import textwrap
+import tokenize
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
+
+from ..parts import Ge, Gt, Le, Length, Lt, Matches
+from .report import flow, listed, number
+
+REQUIRED = dataclasses.MISSING
+_PRAGMA = re.compile(r"#\s*(type:|noqa|pragma|ruff:|fmt:|mypy:|pyright:|pylint:).*")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of a part's config."""
+
+    name: str
+    hint: Any  # its type, with ranges
+    default: Any  # REQUIRED where it has none
+    owner: type[Any]
+
+    @property
+    def comment(self) -> str:
+        """The comment at its line in the source."""
+        return comments(self.owner).get(self.name, "")
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def type(self) -> str:
+        """Its type in words."""
+        return words(self.hint)
+
+    @property
+    def shown_default(self) -> str:
+        return "required" if self.required else flow(plain(self.default))
+
+
+def describe(cls: type[Any]) -> tuple[Field, ...]:
+    """The fields of a config dataclass in order. Raises what a broken annotation raises."""
+    key: Any = cls
+    return _describe(key)
+
+
+@functools.cache
+def _describe(cls: type[Any]) -> tuple[Field, ...]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(Field(f.name, hints[f.name], _default(f), cls) for f in dataclasses.fields(cls) if f.init)
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return REQUIRED
+
+
+def plain(value: Any) -> Any:
+    """A checked value as YAML can hold it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}
+    if isinstance(value, enum.Enum):
+        return value.value if isinstance(value.value, str | int | float) else value.name
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+# Types in words.
+_SIMPLE = {
+    str: ("a text", "texts"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    bool: ("true or false", "true or false"),
+    Path: ("a path", "paths"),
+    type(None): ("null", "null"),
+    Any: ("any value", "any values"),
+    object: ("any value", "any values"),
+}
+
+
+def split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without its annotation, and the ranges in it."""
+    ranges: tuple[Any, ...] = ()
+    while typing.get_origin(hint) is Annotated:
+        ranges = (*typing.get_args(hint)[1:], *ranges)
+        hint = typing.get_args(hint)[0]
+    return hint, ranges
+
+
+def members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def words(hint: Any, plural: bool = False) -> str:
+    """A type with its range, in words."""
+    bare, ranges = split(hint)
+    limits = _limits(ranges)
+    if matches := next((r for r in ranges if isinstance(r, Matches)), None):
+        return matches.shown
+    if len(members(bare)) > 1:
+        last = sorted(members(bare), key=lambda m: m is type(None))
+        return " or ".join(words(m, plural) for m in last) + (f" ({limits})" if limits else "")
+    named = _named(bare, plural)
+    return f"{named} ({'each ' if plural else ''}{limits})" if limits else named
+
+
+def _named(hint: Any, plural: bool) -> str:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _SIMPLE:
+        return _SIMPLE[hint][plural]
+    if choices := options(hint):
+        return ("" if len(choices) == 1 else "one of ") + listed(map(flow, choices), 40)
+    container = origin or hint
+    if container is tuple and args and args[-1] is not Ellipsis:
+        inner = ", ".join(words(a) for a in args)
+        return f"a list of {len(args)} values ({inner})" if args != ((),) else "an empty list"
+    if container in (tuple, list, Sequence, set, frozenset):
+        lists = "lists" if plural else "a list"
+        return f"{lists} of {words(args[0], True)}" if args else lists
+    if container in (dict, Mapping):
+        mappings = "mappings" if plural else "a mapping"
+        return f"{mappings} of names to {words(args[1], True)}" if args else mappings
+    if dataclasses.is_dataclass(hint):
+        names = ", ".join(f.name for f in dataclasses.fields(hint) if f.init)
+        return f"{'mappings' if plural else 'a mapping'} with the keys {names}"
+    return getattr(hint, "__name__", str(hint))
+
+
+def options(hint: Any) -> tuple[Any, ...]:
+    """The values that a type of choices allows."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return tuple(plain(member) for member in hint)
+    return ()
+
+
+def _limits(ranges: tuple[Any, ...]) -> str:
+    signs = {Ge: "at least", Gt: "more than", Le: "at most", Lt: "less than"}
+    said = [f"{signs[type(r)]} {number(r.bound)}" for r in ranges if type(r) in signs]
+    for r in ranges:
+        if isinstance(r, Length):
+            many = {(1, None): "not empty", (r.least, r.least): f"of length {r.least}"}
+            most = f"{r.least} to {r.most} long" if r.most is not None else f"at least {r.least} long"
+            said.append(many.get((r.least, r.most), most))
+    return " and ".join(said)
+
+
+# Comments in the source.
+def comments(cls: type[Any]) -> dict[str, str]:
+    """The comment at each field's line; of the lines above where there is none. {} without a source."""
+    key: Any = cls
+    return _cached_comments(key)
+
+
+@functools.cache
+def _cached_comments(cls: type[Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(base):
+            try:
+                source = textwrap.dedent(inspect.getsource(base))
+                tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+            except (OSError, TypeError, SyntaxError, tokenize.TokenError):
+                continue
+            found.update(_comments(tokens))
+    return found
+
+
+def _comments(tokens: list[tokenize.TokenInfo]) -> dict[str, str]:
+    """Fields are the statements `name: ...` at the depth of the class body."""
+    found: dict[str, str] = {}
+    depth = 0
+    line: list[tokenize.TokenInfo] = []  # the tokens of the statement so far
+    above: list[tokenize.TokenInfo] = []  # comments on lines of their own
+    last, column = "", -1  # the field before, and where its comment stood
+    for token in tokens:
+        if token.type in (tokenize.INDENT, tokenize.DEDENT):
+            depth += 1 if token.type == tokenize.INDENT else -1
+        elif token.type == tokenize.COMMENT and not line:
+            if last and token.start[1] == column:  # the comment of the field goes on
+                found[last] = f"{found[last]} {_text([token])}".strip()
+            else:
+                above = above if above and above[-1].start[0] == token.start[0] - 1 else []
+                above.append(token)
+        elif token.type == tokenize.NEWLINE:
+            last, column = "", -1
+            names = [t for t in line if t.type not in (tokenize.COMMENT, tokenize.NL)]
+            if depth == 1 and len(names) > 2 and names[0].type == tokenize.NAME and names[1].string == ":":
+                own = [t for t in line if t.type == tokenize.COMMENT]
+                near = bool(above) and above[-1].start[0] == names[0].start[0] - 1
+                last, column = names[0].string, own[-1].start[1] if own else -1
+                found[last] = _text(own) or (_text(above) if near else "")
+            line, above = [], []
+        elif token.type != tokenize.NL or line:
+            line.append(token)
+    return {name: text for name, text in found.items() if text}
+
+
+def _text(tokens: list[tokenize.TokenInfo]) -> str:
+    cleaned = (_PRAGMA.sub("", t.string).lstrip("#: ").strip() for t in tokens)
+    return " ".join(c for c in cleaned if c)

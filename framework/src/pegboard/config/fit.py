@@ -1,0 +1,169 @@
+"""Whether the parts of a config fit each other and the data; no torch, no data read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ..parts import Facts, Model, ObjectivePart, Optimizer, Problem, Regularizer
+from ..registry import Entry, Registry
+from ..regularizer import Use, order
+from ..specs import DataSpec, Spec, fits
+from .report import Mistake, listed
+from .sections import Parts, Read
+from .typed import build
+
+
+def read_spec(parts: Parts, data: Read) -> DataSpec | None:
+    """What the data set says of itself, as far as its config tells."""
+    function = getattr(data.entry.part, "spec", None)
+    if function is None or data.config is None:
+        return None
+    try:
+        spec = function(data.config)
+        if spec is not None and not isinstance(spec, DataSpec):
+            raise TypeError(f"spec returned {spec!r}, expected a DataSpec")
+        return spec
+    except Exception as error:
+        parts.defect(data.entry, data.path, "its spec", error)
+        return None
+
+
+def fit_model(model: Read, data: str, spec: DataSpec, registry: Registry) -> Iterable[Mistake]:
+    """A model that cannot read the inputs or predict the target."""
+    part = model.entry.part
+    assert isinstance(part, Model)
+    wrong = [s for s in spec.inputs if not fits(part.inputs, s)]
+    if wrong:
+        verb = f"reads {_types(part.inputs)}, but {data} gives {listed(wrong)}"
+    elif not fits(part.targets, spec.target):
+        verb = f"predicts {_types(part.targets)}, but the target of {data} is {spec.target or 'nothing'}"
+    else:
+        return
+    able = [
+        e.part.name
+        for e in registry.entries("model")
+        if isinstance(e.part, Model)
+        and fits(e.part.targets, spec.target)
+        and all(fits(e.part.inputs, s) for s in spec.inputs)
+    ]
+    expected = f"a model for {spec}: {listed(able)}" if able else f"a model for {spec}; none is installed"
+    yield Mistake(
+        path=f"{model.path}.name",
+        message=f"{model.what} {verb}",
+        expected=expected,
+        hint="list them: pegboard show models",
+    )
+
+
+def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -> Iterable[Mistake]:
+    """An objective or regularizer that does not work on the target."""
+    accepted = getattr(read.entry.part, "targets", ())
+    if fits(accepted, target):
+        return
+    kind = read.entry.part.kind
+    able = [e.part.name for e in registry.entries(kind) if fits(getattr(e.part, "targets", ()), target)]
+    expected = f"{kind}s for {target}: {listed(able)}" if kind == "objective" else ""
+    hint = (
+        "leave the key 'objective' out to take the one for this target"
+        if kind == "objective"
+        else (f"take it out: {read.path.rpartition('.')[2]}: null")
+    )
+    message = f"{read.what} works on {_types(accepted)}, but the target of {data} is {target or 'nothing'}"
+    yield Mistake(path=read.path, message=message, expected=expected, hint=hint)
+
+
+def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistake:
+    """The one objective that is made for a target, or why there is none."""
+    made = [e for e in registry.entries("objective") if _default_for(e, target, exact=True)]
+    made = made or [e for e in registry.entries("objective") if _default_for(e, target, exact=False)]
+    if len(made) == 1:
+        return made[0]
+    every = [registry.reference(e) for e in registry.entries("objective")]
+    if made:
+        names = [registry.reference(e) for e in made]
+        return Mistake(
+            path="objective",
+            message=f"{len(made)} objectives are made for the target {target}: {listed(names)}",
+            expected="one of them named",
+            hint=f"objective: {{name: {names[0]}}}",
+        )
+    what = f"for the target {target}" if target is not None else "for data without a target"
+    return Mistake(
+        path="objective",
+        message=f"no installed objective is the default {what}",
+        expected=f"one of {listed(every)}, by name" if every else "an objective; none is installed",
+        hint="list them: pegboard show objectives",
+    )
+
+
+def _default_for(entry: Entry, target: Spec | None, *, exact: bool) -> bool:
+    part = entry.part
+    if not isinstance(part, ObjectivePart) or target is None:
+        return False
+    return type(target) in part.default_for if exact else isinstance(target, part.default_for or ())
+
+
+def fit_tricks(
+    tricks: Mapping[str, tuple[Read, Any, tuple[str, ...]]], model: Read | None
+) -> Iterable[Mistake]:
+    """Conflicts between regularizers, and orders that nothing decides."""
+    uses = {
+        key: Use(read.entry.part, config, players)
+        for key, (read, config, players) in tricks.items()
+        if isinstance(read.entry.part, Regularizer)
+    }
+    sites = getattr(model.entry.part, "pegs", ()) if model else ()
+    _, problems = order(uses, sites)
+    for problem in problems:
+        yield _mistake(problem, f"regularizers.{problem.field}")
+
+
+def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mistake]:
+    """What the records' own `check` functions say."""
+    for read in reads:
+        if read.entry.part.check is None or read.config is None or read.guessed:
+            continue
+        try:
+            problems = list(read.entry.part.check(read.config, facts) or ())
+            if bad := [p for p in problems if not isinstance(p, Problem)]:
+                raise TypeError(f"check gave {bad[0]!r}, expected a Problem")
+        except Exception as error:
+            parts.defect(read.entry, read.path, "its check", error)
+            continue
+        for problem in problems:
+            yield _mistake(problem, f"{read.path}.{problem.field}" if problem.field else read.path)
+
+
+def facts(reads: Mapping[str, Read], spec: DataSpec | None, objective: Read | None) -> Facts:
+    """What records may know of the plan when they check their own config."""
+    model, optimizer = reads.get("model"), reads.get("optimizer")
+    tricks = [r.entry.part.name for r in reads.values() if isinstance(r.entry.part, Regularizer)]
+    part = model.entry.part if model else None
+    moved = optimizer.entry.part if optimizer else None
+    aim = objective.entry.part if objective else None
+    return Facts(
+        spec=spec,
+        model=part if isinstance(part, Model) else None,
+        optimizer=moved if isinstance(moved, Optimizer) else None,
+        objective=aim if isinstance(aim, ObjectivePart) else None,
+        tricks=tuple(sorted(tricks)),
+    )
+
+
+def defaults(entry: Entry, path: str, parts: Parts) -> Read:
+    """A part that the config does not name, with the defaults of its fields."""
+    config = None
+    try:
+        config = build(entry.part.config, {}, path, parts.found)
+    except Exception as error:
+        parts.defect(entry, path, "its config class", error)
+    return Read(path=path, entry=entry, config=config)
+
+
+def _mistake(problem: Problem, path: str) -> Mistake:
+    return Mistake(path=path, message=problem.message, expected=problem.expected, hint=problem.hint)
+
+
+def _types(specs: tuple[type[Spec], ...]) -> str:
+    return " or ".join(s.__name__ for s in specs) or "anything"

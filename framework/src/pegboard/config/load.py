@@ -1,0 +1,260 @@
+"""A config with the files it extends and the overrides of the command line, as one tree.
+
+Files named by `extends` are merged left to right, then the file itself, then the command line.
+Nothing here raises on a bad config: what is wrong is noted, and `check` reports it with the rest.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .dump import to_yaml as to_yaml
+from .interpolate import interpolate
+from .merge import as_mapping, merge, part_at
+from .nearest import nearest
+from .nodes import Origin
+from .overrides import overrides as parse
+from .read import DEEPEST, Node, bare, read
+from .report import ConfigError, Mistake, listed, shown
+
+Source = str | os.PathLike[str] | Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Loaded:
+    """A merged config: plain data, and where everything in it was written."""
+
+    tree: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)  # dotted path -> where the key stands
+    values: dict[str, Origin] = field(default_factory=dict)  # dotted path -> where the value stands
+    blank: set[str] = field(default_factory=set)  # keys with nothing after their colon
+    written: dict[str, str] = field(default_factory=dict)  # interpolations as they were written
+    mistakes: list[Mistake] = field(default_factory=list)
+    complete: bool = True  # False where a file could not be read
+    file: Path | None = None
+
+    @property
+    def title(self) -> str:
+        return str(self.file) if self.file else "the config"
+
+    def locate(self, path: str, *, at_key: bool = False) -> Origin:
+        """Where a path was written; of one that was not, where the nearest key around it was."""
+        steps = path.split(".")
+        if not at_key and path in self.values:
+            return self.values[path]
+        while steps:
+            if (name := ".".join(steps)) in self.origins:
+                return self.origins[name]
+            steps.pop()
+        return Origin(file=str(self.file), line=1, column=1) if self.file else Origin()
+
+
+def load(source: Source, overrides: Sequence[str] = ()) -> Loaded:
+    """Read a file or a mapping, with what it extends and what the command line changes."""
+    files = _Files()
+    loaded = Loaded(mistakes=files.mistakes)
+    if isinstance(source, Mapping):
+        root = files.extended(_python(source, (), files.mistakes), Path.cwd(), ())
+    else:
+        loaded.file = Path(source)
+        root = files.open(loaded.file, (), None)
+    words, wrong = parse(overrides)
+    loaded.mistakes += wrong
+    loaded.complete = files.complete
+    change = Node({})
+    for word in words:
+        change = _join(change, word)
+    root = merge(root, change)
+    loaded.tree = _flatten(root, "", loaded)
+    loaded.written, unresolved = interpolate(loaded.tree)
+    loaded.mistakes += unresolved
+    return loaded
+
+
+def _join(base: Node, over: Node, path: tuple[str, ...] = ()) -> Node:
+    """Overrides put together without regard to their order: `model.depth=3 model.name=x`."""
+    if part_at(path) is not None:
+        base, over = as_mapping(base, path), as_mapping(over, path)
+    if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
+        return over
+    joined = dict(base.value)
+    for key, node in over.value.items():
+        joined[key] = _join(joined[key], node, (*path, key)) if key in joined else node
+    return Node(joined, over.at, over.key)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The tree of a config file with what it extends; a file that cannot be read raises ConfigError."""
+    loaded = load(path)
+    if loaded.mistakes:
+        raise ConfigError([locate(m, loaded) for m in loaded.mistakes], loaded.title)
+    return loaded.tree
+
+
+def locate(mistake: Mistake, loaded: Loaded) -> Mistake:
+    """A mistake with where it was written."""
+    if mistake.origin is not None:
+        return mistake
+    return replace(mistake, origin=loaded.locate(mistake.path, at_key=mistake.at_key))
+
+
+class _Files:
+    """Reads each file once, follows `extends`, notes what is wrong."""
+
+    def __init__(self) -> None:
+        self.mistakes: list[Mistake] = []
+        self.complete = True
+        self.done: dict[str, Node] = {}
+
+    def open(self, path: Path, chain: tuple[Path, ...], origin: Origin | None) -> Node:
+        """The values of a file and of all that it extends; empty where it cannot be read."""
+        real = _real(path)
+        if any(_real(p) == real for p in chain):
+            steps = " -> ".join(str(p) for p in (*chain, path))
+            self.fail(f"'extends' leads back to itself: {steps}", "take one of these out", origin, "extends")
+            return Node({})
+        if real not in self.done:
+            self.done[real] = self.extended(self.read(path, origin), path.parent, (*chain, path))
+        return self.done[real]
+
+    def fail(self, message: str, hint: str, origin: Origin | None, path: str = "", near: str = "") -> None:
+        self.complete = False
+        self.mistakes.append(
+            Mistake(path=path, message=message, hint=hint, nearest=(near,) if near else (), origin=origin)
+        )
+
+    def read(self, path: Path, origin: Origin | None) -> Node:
+        try:
+            data = path.read_bytes() if path.is_file() else None
+        except (OSError, ValueError) as error:
+            self.fail(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}", "", origin)
+            return Node({})
+        if data is None:
+            self.absent(path, origin)
+            return Node({})
+        node, found = read(data, lambda line, column: Origin(file=str(path), line=line, column=column))
+        self.mistakes += found
+        if node is None:
+            self.complete = False
+            return Node({})
+        if not isinstance(node.value, dict):
+            if node.value is not None:
+                hint = "write a space after the colon" if ":" in str(node.value) else "write 'key: value'"
+                self.fail(
+                    f"a config is a mapping of keys to values, found {shown(bare(node))}", hint, node.at
+                )
+            return Node({}, node.at)
+        return node
+
+    def absent(self, path: Path, origin: Origin | None) -> None:
+        """Note that there is no such file, with the files that were perhaps meant."""
+        where = "extends" if origin else ""
+        if path.is_dir():
+            inside = _configs(path)
+            hint = f"configs in it: {listed(inside)}" if inside else "name a file"
+            self.fail(f"{str(path)!r} is a folder, not a config", hint, origin, where)
+            return
+        folder = path.parent
+        if not folder.is_dir():
+            near = nearest(folder.name, _folders(folder.parent))
+            hint = f"there is no folder {str(folder)!r}"
+            meant = str(folder.parent / near[0] / path.name) if near else ""
+            self.fail(f"no file {str(path)!r}", hint, origin, where, meant)
+            return
+        names = _configs(folder)
+        stems = {Path(n).stem: n for n in names}
+        near = nearest(path.name, names) or [stems[s] for s in nearest(path.stem, stems)]
+        hint = f"configs in {str(folder)!r}: {listed(names)}" if names else f"no configs in {str(folder)!r}"
+        meant = "" if not near else (near[0] if origin else str(folder / near[0]))
+        self.fail(f"no file {str(path)!r}", hint, origin, where, meant)
+
+    def extended(self, node: Node, folder: Path, chain: tuple[Path, ...]) -> Node:
+        """A file's values laid over those of the files that it extends."""
+        if not isinstance(node.value, dict) or "extends" not in node.value:
+            return node
+        own = {k: v for k, v in node.value.items() if k != "extends"}
+        listed_files = node.value["extends"]
+        entries = listed_files.value if isinstance(listed_files.value, list) else [listed_files]
+        base = Node({})
+        for entry in entries:
+            if entry.value is None and entry is listed_files:
+                continue
+            if not isinstance(entry.value, str):
+                message = f"found {shown(bare(entry))}, expected the path of a config, or a list of paths"
+                self.fail(message, "extends: [base.yaml]", entry.at, "extends")
+                continue
+            path = Path(os.path.normpath(folder / entry.value)) if chain else Path(entry.value)
+            base = merge(base, self.open(path, chain, entry.at))
+        return merge(base, Node(own, node.at, node.key))
+
+
+def _real(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a null character in it
+        return str(path)
+
+
+def _configs(folder: Path) -> list[str]:
+    try:
+        return sorted(p.name for p in folder.iterdir() if p.suffix in (".yaml", ".yml") and p.is_file())
+    except OSError:
+        return []
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        return sorted(p.name for p in folder.iterdir() if p.is_dir())
+    except OSError:
+        return []
+
+
+def _flatten(node: Node, path: str, loaded: Loaded) -> Any:
+    """Plain data, with origins kept by dotted path."""
+    if path:
+        loaded.origins[path] = node.key or node.at
+        loaded.values[path] = node.at
+        if node.blank:
+            loaded.blank.add(path)
+    before = f"{path}." if path else ""
+    if isinstance(node.value, dict):
+        return {k: _flatten(v, f"{before}{k}", loaded) for k, v in node.value.items()}
+    if isinstance(node.value, list):
+        return [_flatten(v, f"{before}{i}", loaded) for i, v in enumerate(node.value)]
+    return node.value
+
+
+def _python(value: Any, path: tuple[str, ...], mistakes: list[Mistake], around: tuple[int, ...] = ()) -> Node:
+    """Data from Python as nodes: mappings, sequences, text and numbers."""
+    message = ""
+    if isinstance(value, Mapping | list | tuple):
+        if id(value) in around or len(around) > DEEPEST:
+            message = "it contains itself, or is nested too deep"
+        elif isinstance(value, Mapping):
+            mistakes += [
+                Mistake(path=".".join(path), message=f"the key {key!r} is not a text")
+                for key in value
+                if not isinstance(key, str)
+            ]
+            inside = (*around, id(value))
+            return Node(
+                {k: _python(v, (*path, k), mistakes, inside) for k, v in value.items() if isinstance(k, str)}
+            )
+        else:
+            inside = (*around, id(value))
+            return Node([_python(v, (*path, str(i)), mistakes, inside) for i, v in enumerate(value)])
+    elif value is None or isinstance(value, str | bool | int | float):
+        return Node(value)
+    elif isinstance(value, Path):
+        return Node(str(value))
+    elif isinstance(value, numbers.Real):  # a number of numpy's
+        return Node(int(value) if isinstance(value, numbers.Integral) else float(value))
+    else:
+        message = f"found {shown(value)}, expected plain data: text, numbers, lists and mappings"
+    mistakes.append(Mistake(path=".".join(path), message=message))
+    return Node(None)

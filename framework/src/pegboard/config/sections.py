@@ -1,0 +1,239 @@
+"""The nodes of a config that name a part: which part, and its checked config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..parts import Part
+from ..registry import Entry, Registry, UnknownPart
+from .fields import describe
+from .nearest import nearest, score
+from .nodes import DataOptions, ModelOptions, RegularizerOptions
+from .report import Mistake, flow, listed, shown
+from .typed import BAD, About, build, convert
+
+OPTIONS: dict[str, type[Any]] = {
+    "dataset": DataOptions,
+    "model": ModelOptions,
+    "regularizer": RegularizerOptions,
+}
+SECTIONS = {
+    "dataset": "data",
+    "regularizer": "regularizers",
+    "tracker": "trackers",
+    "schedule": "optimizer.schedule",
+}
+_CALLED_NAME = ("name", "type", "kind", "class", "_target_", "id", "part")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """A part node: what is known of it, however much of it is wrong."""
+
+    path: str
+    entry: Entry
+    config: Any = None  # None where it is wrong
+    options: Any = None  # the core's own keys of the node, None where they are wrong
+    guessed: bool = False  # the name was wrong, and this is the likeliest one
+
+    @property
+    def what(self) -> str:
+        return f"{self.entry.part.kind} {self.entry.part.name!r}"
+
+
+def section(kind: str) -> str:
+    """Where in a config a kind of part stands."""
+    return SECTIONS.get(kind, kind)
+
+
+def as_node(value: Any) -> Any:
+    """A part node with the short form `model: mlp` written out."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+class Parts:
+    """Reads part nodes with one registry, and notes what is wrong with them."""
+
+    def __init__(self, registry: Registry, found: list[Mistake]) -> None:
+        self.registry, self.found = registry, found
+
+    def note(self, path: str, message: str, **more: Any) -> None:
+        self.found.append(Mistake(path=path, message=message, **more))
+
+    def read(self, kind: type[Part[Any, Any]], path: str, value: Any, key: str = "") -> Read | None:
+        """The part at `path`; `key` is the name under which it stands, where that may name it."""
+        node = value if key else as_node(value)
+        if not isinstance(node, Mapping):
+            self._no_mapping(kind.kind, path, node, key)
+            return None
+        node, aside = self._name(kind.kind, path, node, key)
+        name = node.get("name", key)
+        if not isinstance(name, str) or not name:
+            if "name" in node:
+                wanted = f"the name of {_a(kind.kind)}, in quotes if it is a number"
+                self.note(f"{path}.name", f"found {shown(name)}", expected=wanted)
+            return None
+        place = f"{path}.{aside or 'name'}" if "name" in node else path
+        given = {k: v for k, v in node.items() if k not in kind.reserved and k != aside}
+        entry, guessed = self._lookup(kind.kind, name, place, given, at_key="name" not in node)
+        if entry is None:
+            return None
+        return self._fields(entry, path, node, given, guessed)
+
+    def _fields(
+        self, entry: Entry, path: str, node: Mapping[str, Any], given: Mapping[str, Any], guessed: bool
+    ) -> Read:
+        part = entry.part
+        about = About(
+            what=f"{part.kind} {part.name!r}",
+            also=sorted(part.reserved - {"name"}),
+            listing=f"pegboard show {self.registry.reference(entry)}",
+        )
+        config = options = None
+        try:
+            config = build(part.config, given, path, self.found, about)
+        except Exception as error:  # a type hint that does not resolve is the plugin's fault
+            self.defect(entry, path, "its config class", error)
+        if part.kind in OPTIONS:
+            cls = OPTIONS[part.kind]
+            own = {f.name: node[f.name] for f in describe(cls) if f.name in node}
+            options = build(cls, own, path, self.found)
+        return Read(path=path, entry=entry, config=config, options=options, guessed=guessed)
+
+    def defect(self, entry: Entry, path: str, where: str, error: BaseException) -> None:
+        """A plugin's own fault, told as such."""
+        reason = f"{type(error).__name__}: {error}".split("\n")[0]
+        plugin = f"{entry.plugin.dist} {entry.plugin.version}"
+        self.note(
+            path,
+            f"{where} failed in {entry.part.kind} {entry.part.name!r} of {plugin}: {reason}",
+            hint="this is a defect of the plugin, not of the config",
+        )
+
+    def _lookup(
+        self, kind: str, name: str, place: str, given: Mapping[str, Any], *, at_key: bool
+    ) -> tuple[Entry | None, bool]:
+        """The part, or the one that was probably meant, so that its fields are checked all the same."""
+        try:
+            return self.registry.lookup(kind, name), False
+        except UnknownPart as error:
+            names = [e.part.name for e in self.registry.entries(kind)]
+            near = nearest(name, [*names, *error.nearest]) or list(error.nearest)
+            hint = error.hint
+            for other in ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker"):
+                if other != kind and any(e.part.name == name for e in self.registry.entries(other)):
+                    at = section(other)
+                    hint = f"{_a(other)} stands under {at}: {at}: {{{name}: {{}}}}\n{hint}"
+                    if other not in ("regularizer", "tracker"):
+                        hint = f"{_a(other)} stands under {at}: {at}: {{name: {name}}}\n{error.hint}"
+            self.note(
+                place,
+                error.message,
+                expected=_short(error.expected),
+                nearest=tuple(near),
+                hint=hint,
+                at_key=at_key,
+            )
+        if near and near[0] in names and names.count(near[0]) == 1 and score(name, near[0]) >= 0.75:
+            entry = self.registry.lookup(kind, near[0])
+            known = {f.name for f in _fields(entry)}
+            if score(name, near[0]) >= 0.9 or 2 * len(known & set(given)) >= len(given):
+                return entry, True
+        return None, False
+
+    def _name(self, kind: str, path: str, node: Mapping[str, Any], key: str) -> tuple[dict[str, Any], str]:
+        """The node with its name, and the key it was misspelt under, if it was."""
+        if "name" in node or key:
+            return dict(node), ""
+        for wrong, value in node.items():
+            like = wrong.lower() in _CALLED_NAME or score(wrong, "name") >= 0.7
+            if like and isinstance(value, str) and self._known(kind, value):
+                self.note(
+                    f"{path}.{wrong}",
+                    f"unknown key {wrong!r}",
+                    expected=f"name: {value}",
+                    nearest=("name",),
+                    at_key=True,
+                )
+                return {**node, "name": value}, wrong
+        self._nameless(kind, path, node)
+        return dict(node), ""
+
+    def _known(self, kind: str, name: str) -> bool:
+        return bool(nearest(name, [e.part.name for e in self.registry.entries(kind)], 1))
+
+    def _nameless(self, kind: str, path: str, node: Mapping[str, Any]) -> None:
+        entries = self.registry.entries(kind)
+        names = sorted({e.part.name for e in entries})
+        nested = [k for k in node if k in names]
+        if nested:
+            inner = node[nested[0]]
+            rest = flow(inner)[1:-1] if isinstance(inner, Mapping) else ""
+            hint = f"write {path}: {{name: {nested[0]}{', ' if rest else ''}{rest}}}"
+            self.note(
+                f"{path}.{nested[0]}",
+                f"{nested[0]!r} is the name of {_a(kind)}, not a key",
+                hint=hint,
+                at_key=True,
+            )
+            return
+        given = set(node)
+        fits = [
+            e.part.name for e in entries if given and given <= {f.name for f in _fields(e)} | e.part.reserved
+        ]
+        self.note(
+            f"{path}.name",
+            f"{path} does not say which {kind}: its key 'name' is missing",
+            expected=f"one of {listed(names) or 'none installed'}",
+            nearest=tuple(f"name: {n}" for n in fits[:3]),
+            hint=f"list them: pegboard show {kind}s",
+            absent=True,
+        )
+
+    def _no_mapping(self, kind: str, path: str, value: Any, key: str) -> None:
+        if key:
+            hint = self._first_field(kind, path, key, value)
+            wanted = f"a mapping of its keys: {key}: {{}} takes the defaults"
+            self.note(path, f"found {shown(value)}", expected=wanted, hint=hint)
+            return
+        names = listed(sorted({e.part.name for e in self.registry.entries(kind)})) or "none installed"
+        if value is None:
+            message = f"{path} names no {kind}"
+            wanted = f"{path}: {{name: ...}} with one of {names}"
+            self.note(path, message, expected=wanted, hint=f"list them: pegboard show {kind}s", absent=True)
+            return
+        self.note(
+            path,
+            f"found {shown(value)}",
+            expected=f"a mapping with a name: {path}: {{name: ...}}",
+            hint=f"{kind}s: {names}",
+        )
+
+    def _first_field(self, kind: str, path: str, key: str, value: Any) -> str:
+        """A hint for `trick: 0.5`, which was probably meant for the part's first field."""
+        near = nearest(key, [e.part.name for e in self.registry.entries(kind)], 1)
+        entry = next((e for e in self.registry.entries(kind) if near and e.part.name == near[0]), None)
+        for field in _fields(entry) if entry else ():
+            if convert(field.hint, value, path, []) is not BAD:
+                return f"write {key}: {{{field.name}: {flow(value)}}}"
+        return ""
+
+
+def _fields(entry: Entry) -> tuple[Any, ...]:
+    try:
+        return describe(entry.part.config)
+    except Exception:  # reported where it is used
+        return ()
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+def _short(expected: str) -> str:
+    """A long list of names, its first few."""
+    if not expected.startswith("one of "):
+        return expected
+    return f"one of {listed(expected.removeprefix('one of ').split(', '))}"

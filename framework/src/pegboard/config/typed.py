@@ -1,0 +1,318 @@
+"""Plain data to instances of config dataclasses by their type hints, with every mistake noted."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import operator
+import re
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..parts import Ge, Gt, Le, Length, Lt, Matches
+from .fields import Field, describe, members, options, split, words
+from .nearest import nearest
+from .report import Mistake, flow, listed, shown
+
+C = TypeVar("C")
+BAD: Any = object()  # what stands for a value that was wrong
+
+_WORDS = {"yes": True, "on": True, "no": False, "off": False}
+_NUMERIC = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_LISTS = (list, tuple, Sequence, set, frozenset)
+_RANGES: dict[type[Any], Callable[[float, float], bool]] = {
+    Ge: operator.ge,
+    Gt: operator.gt,
+    Le: operator.le,
+    Lt: operator.lt,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What a message says of the node whose keys are checked."""
+
+    what: str = "it"  # "model 'name'"
+    also: Collection[str] = ()  # keys beside those of the dataclass
+    listing: str = ""  # the command that lists its keys
+
+
+def build(
+    cls: type[C], data: Mapping[str, Any], path: str, found: list[Mistake], about: About | None = None
+) -> C | None:
+    """An instance of `cls` from plain data, or None with what is wrong added to `found`."""
+    about = about or About(what=path or "the config")
+    known = {f.name: f for f in describe(cls)}
+    before = len(found)
+    meant = _unknown_keys(known, data, path, found, about)
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        place = f"{path}.{name}" if path else name
+        if name in data:
+            values[name] = convert(field.hint, data[name], place, found)
+        elif field.required and name not in meant:
+            note = f" ({field.comment})" if field.comment else ""
+            found.append(
+                Mistake(
+                    path=place,
+                    message=f"{about.what} needs the key {name!r}{note}",
+                    expected=field.type,
+                    hint=about.listing and f"all keys: {about.listing}",
+                    absent=True,
+                )
+            )
+    if len(found) > before:
+        return None
+    try:
+        return cls(**values)
+    except Exception as error:
+        own = isinstance(error, ValueError | TypeError)  # the dataclass's own rule
+        message = str(error) if own and str(error) else f"{cls.__name__} failed: {error!r}"
+        found.append(Mistake(path=path, message=message.split("\n")[0]))
+        return None
+
+
+def _unknown_keys(
+    known: Mapping[str, Field], data: Mapping[str, Any], path: str, found: list[Mistake], about: About
+) -> set[str]:
+    """Note keys that nobody knows; gives the known keys that they were probably meant for."""
+    names = [*known, *about.also]
+    meant = set()
+    for key in data:
+        if key in names:
+            continue
+        near = nearest(key, [n for n in names if n not in data]) or nearest(key, names)
+        near = near or _by_comment(key, known)
+        meant.update(near[:1])
+        found.append(
+            Mistake(
+                path=f"{path}.{key}" if path else key,
+                message=f"unknown key {key!r} of {about.what}",
+                expected=f"one of {listed(names)}" if names else "no keys here",
+                nearest=tuple(near),
+                hint=_glued(key, data[key], names) or (about.listing and f"all keys: {about.listing}"),
+                at_key=True,
+                unknown=key,
+            )
+        )
+    return meant
+
+
+def _glued(key: str, value: Any, names: Collection[str]) -> str:
+    """A hint for `{epochs:10}` and `{epochs 10}`, which YAML reads as one key without a value."""
+    match = re.fullmatch(r"([\w-]+)\s*[:=\s]\s*(\S.*)", key)
+    if value is None and match and nearest(match[1], names, 1):
+        return f"write a space after the colon: {match[1]}: {match[2]}"
+    return ""
+
+
+def _by_comment(key: str, known: Mapping[str, Field]) -> list[str]:
+    """The one field whose comment uses the word, where no name is like it."""
+    tokens = [t for t in re.split(r"[^a-z]+", key.lower()) if len(t) > 3]
+    fits = [n for n, f in known.items() if tokens and all(t in f.comment.lower() for t in tokens)]
+    return fits if len(fits) == 1 else []
+
+
+def convert(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
+    """The value as its type wants it, or BAD with what is wrong added to `found`."""
+    bare, ranges = split(hint)
+    if len(members(bare)) > 1:
+        return _union(hint, bare, ranges, value, path, found)
+    before = len(found)
+    result = _single(bare, hint, value, path, found)
+    if len(found) > before:
+        return BAD
+    if result is not BAD and _outside(ranges, result):
+        result = BAD
+    if result is BAD:
+        found.append(_wrong(hint, value, path))
+    return result
+
+
+def _union(hint: Any, bare: Any, ranges: tuple[Any, ...], value: Any, path: str, found: list[Mistake]) -> Any:
+    """The first type of a union that takes the value as it is, then the first that takes it at all."""
+    if value is None and type(None) in members(bare):
+        return None
+    attempts: list[tuple[Any, list[Mistake]]] = []
+    alternatives = [m for m in members(bare) if m is not type(None)]
+    for member in sorted(alternatives, key=lambda m: not _shaped(m, value, exact=True)):
+        wrong: list[Mistake] = []
+        result = convert(typing.Annotated[member, *ranges] if ranges else member, value, path, wrong)
+        if not wrong:
+            return result
+        attempts.append((member, wrong))
+    shaped = [wrong for member, wrong in attempts if _shaped(member, value, exact=False)]
+    best = attempts[0][1] if len(attempts) == 1 else shaped[0] if len(shaped) == 1 else []
+    whole = len(best) == 1 and best[0].path == path
+    if whole:  # say all that is allowed, not only the alternative that came closest
+        best = [dataclasses.replace(best[0], expected=words(hint))]
+    found += best or [_wrong(hint, value, path)]
+    return BAD
+
+
+def _shaped(hint: Any, value: Any, *, exact: bool) -> bool:
+    """Whether a value has the shape of a type, right or wrong in detail."""
+    bare, _ = split(hint)
+    container = typing.get_origin(bare) or bare
+    if choices := options(bare):
+        return any(isinstance(c, type(value)) for c in choices)
+    if isinstance(value, bool):
+        return bare is bool
+    if isinstance(value, int | float):
+        return bare is (type(value) if exact else float) or (not exact and bare is int)
+    if isinstance(value, str):
+        return bare in (str, Path)
+    if isinstance(value, list | tuple):
+        return container in _LISTS
+    return isinstance(value, Mapping) and (container in (dict, Mapping) or dataclasses.is_dataclass(bare))
+
+
+def _single(hint: Any, whole: Any, value: Any, path: str, found: list[Mistake]) -> Any:
+    """A value of one type, its range aside; BAD where it is of another."""
+    container = typing.get_origin(hint) or hint
+    if hint is Any or hint is object:
+        return value
+    if hint is type(None):
+        return None if value is None else BAD
+    if options(hint):
+        return _choice(hint, value)
+    if hint is bool:
+        return value if isinstance(value, bool) else _WORDS.get(str(value).lower(), BAD)
+    if hint in (int, float):
+        return _number(hint, value)
+    if hint in (str, Path):
+        return hint(value) if isinstance(value, str) else BAD
+    if container in _LISTS:
+        return _list(hint, container, value, path, found)
+    if container in (dict, Mapping):
+        return _dict(hint, value, path, found)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, Mapping):
+            return BAD
+        made = build(hint, value, path, found)
+        return BAD if made is None else made
+    return value
+
+
+def _number(hint: Any, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return BAD
+    try:
+        if hint is float:
+            return float(value)
+        return int(value) if value == int(value) else BAD
+    except (OverflowError, ValueError):  # infinite, or an integer larger than any float
+        return BAD
+
+
+def _choice(hint: Any, value: Any) -> Any:
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        for member in hint:
+            if value == member.value or value == member.name:
+                return member
+        return BAD
+    # type() besides ==, as True == 1
+    return next((c for c in typing.get_args(hint) if c == value and type(c) is type(value)), BAD)
+
+
+def _list(hint: Any, container: Any, value: Any, path: str, found: list[Mistake]) -> Any:
+    if not isinstance(value, list | tuple):
+        return BAD
+    args = typing.get_args(hint)
+    if container is tuple and args and args[-1] is not Ellipsis:
+        if len(value) != len(args):
+            return BAD
+        inner = args
+    else:
+        inner = (args[0] if args else Any,) * len(value)
+    items = [convert(h, v, f"{path}.{i}", found) for i, (h, v) in enumerate(zip(inner, value, strict=True))]
+    if any(item is BAD for item in items):
+        return BAD
+    try:
+        return (tuple if container is Sequence else container)(items)
+    except TypeError:  # a set of lists
+        return BAD
+
+
+def _dict(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
+    if not isinstance(value, Mapping):
+        return BAD
+    inner = (*typing.get_args(hint), Any, Any)[1] if typing.get_args(hint) else Any
+    return {str(k): convert(inner, v, f"{path}.{k}", found) for k, v in value.items()}
+
+
+def _outside(ranges: tuple[Any, ...], value: Any) -> bool:
+    for limit in ranges:
+        if type(limit) in _RANGES and isinstance(value, int | float):
+            if (isinstance(value, float) and not math.isfinite(value)) or not _RANGES[type(limit)](
+                value, limit.bound
+            ):
+                return True
+        elif isinstance(limit, Length) and hasattr(value, "__len__"):
+            if len(value) < limit.least or (limit.most is not None and len(value) > limit.most):
+                return True
+        elif isinstance(limit, Matches) and isinstance(value, str) and not re.fullmatch(limit.pattern, value):
+            return True
+    return False
+
+
+def _wrong(hint: Any, value: Any, path: str) -> Mistake:
+    """The mistake of a value that does not fit its type, with the likeliest reason."""
+    near: list[str] = []
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        near = nearest(str(value), _texts(hint))
+    return Mistake(
+        path=path,
+        message="no value is given" if value is None else f"found {shown(value)}",
+        expected=words(hint),
+        nearest=tuple(near),
+        hint=_reason(hint, value, path.rpartition(".")[2]),
+    )
+
+
+def _texts(hint: Any) -> list[str]:
+    """The texts that a type names as choices."""
+    bare, ranges = split(hint)
+    found = [c for m in members(bare) for c in options(split(m)[0]) if isinstance(c, str)]
+    for limit in (r for m in members(bare) for r in (*ranges, *split(m)[1]) if isinstance(r, Matches)):
+        found += [w for w in re.split(r",\s+|\s+or\s+", limit.shown) if re.fullmatch(limit.pattern, w)]
+    return found
+
+
+def _reason(hint: Any, value: Any, key: str) -> str:
+    bare, _ = split(hint)
+    wanted = [split(m)[0] for m in members(bare) if m is not type(None)]
+    containers = [typing.get_origin(w) or w for w in wanted]
+    key = "" if key.isdecimal() else f"{key}: "
+    if isinstance(value, str) and (int in wanted or float in wanted):
+        return _text_for_number(value, key)
+    if isinstance(value, str) and bool in wanted and value.lower() in ("true", "false"):
+        return f"without quotes: {key}{value.lower()}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and bool in wanted and value in (0, 1):
+        return f"write {key}{'true' if value else 'false'}"
+    if not isinstance(value, list | tuple | Mapping | None) and any(c in _LISTS for c in containers):
+        return f"in brackets: {key}[{flow(value)}]"
+    if isinstance(value, bool | int | float) and str in wanted:
+        return f'in quotes, if the text is meant: {key}"{shown(value)}"'
+    if isinstance(value, list) and len(value) == 1 and not any(c in _LISTS for c in containers):
+        return f"without brackets: {key}{flow(value[0])}"
+    return ""
+
+
+def _text_for_number(text: str, key: str) -> str:
+    text = text.strip()
+    if _NUMERIC.fullmatch(text):
+        if "_" in text:
+            return f"without underscores: {key}{text.replace('_', '')}"
+        return f"without quotes: {key}{text}"
+    if re.fullmatch(r"[-+]?\d+,\d+", text):
+        return f"with a decimal point: {key}{text.replace(',', '.')}"
+    if re.fullmatch(r"\d+(\.\d+)?\s*%", text):
+        return f"as a share: {key}{float(text.rstrip('% ')) / 100:g}"
+    if match := re.fullmatch(r"(\d+)\s*(?:\^|\*\*)\s*(-?\d+)", text):
+        return f"as a number: {key}1e{match[2]}" if match[1] == "10" else "as a number, written out"
+    return ""

@@ -1,0 +1,1 @@
+"""The training engine: the linked step, the loop around it, precision and checkpoints."""

@@ -1,0 +1,169 @@
+"""Checkpoints: folders that are complete or not there.
+
+`checkpoints/step-00000120/` holds `model.safetensors`, `state.pt` (optimizers, tricks, random
+streams, position; read with `weights_only=True`) and `manifest.json`. It is written beside, synced and
+renamed; `last` and `best` are links that are replaced in one operation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_model
+from torch import Tensor, nn
+
+from ..errors import PegboardError
+
+FORMAT = 1
+WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+
+
+def save(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> Path:
+    """Write `folder/step-N` for `manifest["step"]`; the folder appears only once it is complete."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / f"step-{manifest['step']:08d}"
+    part = folder / f".{final.name}.{os.getpid()}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    save_model(model, str(part / WEIGHTS))
+    torch.save(dict(state), part / STATE)
+    hashes = {name: _digest(part / name) for name in (WEIGHTS, STATE)}
+    text = json.dumps({"format": FORMAT, **manifest, "sha256": hashes}, indent=1)
+    (part / MANIFEST).write_text(text + "\n", "utf-8")
+    for name in (WEIGHTS, STATE, MANIFEST):
+        _sync(part / name)
+    _sync(part)
+    if final.exists():  # the same step again, after a resume
+        shutil.rmtree(final)
+    part.rename(final)
+    _sync(folder)
+    return final
+
+
+def point(folder: Path, alias: str, target: Path) -> None:
+    """Make `folder/alias` a link to a checkpoint, in one operation."""
+    fresh = folder / f".{alias}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target.name)
+    fresh.replace(folder / alias)
+
+
+def prune(folder: Path) -> None:
+    """Remove checkpoints that neither `last` nor `best` points at."""
+    kept = {(folder / alias).resolve() for alias in ("last", "best") if (folder / alias).exists()}
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink() and path.resolve() not in kept:
+            shutil.rmtree(path)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def find(ref: str | Path, which: str = "best") -> Path:
+    """The checkpoint folder that a reference means: a run folder or a checkpoint folder.
+
+    `which` is "best" or "last"; a run without a best checkpoint gives its last.
+    """
+    path = Path(ref)
+    if (path / MANIFEST).is_file():
+        return path
+    for name in (which, "last"):
+        if (path / "checkpoints" / name / MANIFEST).is_file():
+            return path / "checkpoints" / name
+    if not path.exists():
+        from ..registry import nearest
+
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = nearest(path.name, siblings)
+        hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+        raise PegboardError(f"no run or checkpoint at {path}.{hint}\nRuns stand in runs/<name>/<time>-<id>.")
+    raise PegboardError(f"{path} holds no checkpoint: expected a run folder with checkpoints/last in it")
+
+
+def read_manifest(checkpoint: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint; damage and unknown formats are errors."""
+    try:
+        manifest = json.loads((checkpoint / MANIFEST).read_text("utf-8"))
+        version = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PegboardError(f"the manifest of checkpoint {checkpoint} is damaged: {error}") from None
+    if version != FORMAT:
+        raise PegboardError(f"checkpoint {checkpoint} has format {version!r}, this version reads format {FORMAT}")
+    return dict(manifest)
+
+
+def verify(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
+    """Compare the files of a checkpoint with the hashes in its manifest."""
+    for name, digest in manifest.get("sha256", {}).items():
+        if name not in (WEIGHTS, STATE) or not (checkpoint / name).is_file():
+            raise PegboardError(f"checkpoint {checkpoint} lacks its file {name!r}")
+        if _digest(checkpoint / name) != digest:
+            raise PegboardError(f"{checkpoint / name} is damaged: its hash is not the one in the manifest")
+
+
+def read_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """The tensors of a safetensors file."""
+    try:
+        return load_file(path, device=device)
+    except (SafetensorError, OSError) as error:
+        raise PegboardError(f"cannot read weights from {path}: {error}") from None
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The training state of a checkpoint; nothing in it is executed."""
+    try:
+        return dict(torch.load(checkpoint / STATE, map_location="cpu", weights_only=True))
+    except Exception as error:
+        raise PegboardError(f"cannot read {checkpoint / STATE}: {error}") from None
+
+
+def fit_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, where: str) -> list[str]:
+    """Copy weights into a model by name. Returns the names that the weights did not have.
+
+    `strict` makes every missing, unexpected or misshapen name an error; otherwise what fits is taken.
+    """
+    own = {k: v for k, v in model.state_dict().items()}
+    tied = _tied(model)
+    unexpected = sorted(set(weights) - set(own))
+    missing = sorted(k for k in set(own) - set(weights) if not tied.get(k, set()) & set(weights))
+    shapes = [
+        f"{k} {tuple(weights[k].shape)}, expected {tuple(own[k].shape)}"
+        for k in sorted(set(own) & set(weights))
+        if own[k].shape != weights[k].shape
+    ]
+    lines = [
+        *(f"missing: {k}" for k in missing),
+        *(f"unexpected: {k}" for k in unexpected),
+        *(f"wrong shape: {k}" for k in shapes),
+    ]
+    taken = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
+    if (strict and lines) or not taken:
+        raise PegboardError("\n  ".join((f"the weights of {where} do not fit the model:", *lines)))
+    model.load_state_dict(taken, strict=False)
+    return lines
+
+
+def _tied(model: nn.Module) -> dict[str, set[str]]:
+    """For every name of a parameter that has several, the others."""
+    by_id: dict[int, set[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        by_id.setdefault(id(parameter), set()).add(name)
+    return {name: names - {name} for names in by_id.values() for name in names if len(names) > 1}

@@ -1,0 +1,133 @@
+"""What a trained run is used for: measuring it on a split, and predicting for new rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+from .contracts import Objective, Source, Splits
+from .data import Resident
+from .engine.evaluate import collect, evaluate
+from .engine.precision import choose_device, choose_precision
+from .errors import PegboardError
+from .loading import load_model
+from .parts import Context
+from .planning import build, read_data
+from .registry import nearest
+from .training import readable
+
+
+class Trained:
+    """A trained model with the data and the objective of its run."""
+
+    def __init__(self, ref: str | Path, which: str = "best", device: str = "auto") -> None:
+        self.device = choose_device(device)
+        self.model, self.plan = load_model(ref, self.device, which)
+        trainer = self.plan.settings.trainer
+        self.precision = choose_precision(trainer.precision, self.device)
+        context = Context(spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, key="objective")
+        self.objective: Objective = build(self.plan.objective, context)
+        batches = self.plan.settings.batches
+        self.batch = batches.eval_batch_size or 4 * batches.batch_size
+        self._splits: Splits | None = None
+
+    @property
+    def splits(self) -> Splits:
+        """The data of the run, read when it is first needed."""
+        if self._splits is None:
+            self._splits = read_data(self.plan.settings)
+        return self._splits
+
+    def source(self, split: str) -> Source:
+        source: Source | None = getattr(self.splits, split)
+        if source is None:
+            there = [name for name in ("train", "val", "test") if getattr(self.splits, name) is not None]
+            raise PegboardError(f"the data has no {split} split: it has {', '.join(there)}")
+        return source.to(self.device)
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Loss and metrics on a split."""
+        metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
+        return evaluate(
+            self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision
+        )
+
+    def predict(self, source: Source) -> dict[str, list[Any]]:
+        """Columns for people, a value for each sample."""
+        output, _ = collect(self.model, source, self.batch, self.device, self.precision)
+        names = getattr(self.plan.spec.target, "names", ())
+        return {
+            key: [readable(value, names if key == "class" else ()) for value in column]
+            for key, column in self.objective.predict(output).items()
+        }
+
+    def encode(self, columns: Mapping[str, Sequence[Any]], where: str) -> Source:
+        """Rows that a person wrote as a source, treated as the training data was."""
+        splits = self.splits
+        if splits.encode is None:
+            raise PegboardError(f"data set {self.plan.settings.data.entry.part.name!r} cannot read tables")
+        missing = [name for name in splits.columns if name not in columns]
+        if missing:
+            near = nearest(missing[0], columns)
+            raise PegboardError(
+                f"{where} lacks the columns {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}; "
+                f"it has {', '.join(list(columns)[:8])}" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+        inputs = splits.encode({name: columns[name] for name in splits.columns})
+        return Resident([x.to(self.device) for x in inputs])
+
+
+def read_table(path: Path) -> dict[str, list[Any]]:
+    """Columns of a .csv file with a header, or of a .json file (a list of rows, or columns)."""
+    if not path.is_file():
+        near = nearest(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [])
+        raise PegboardError(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    try:
+        if path.suffix == ".csv":
+            with path.open(newline="", encoding="utf-8") as file:
+                rows: Any = list(csv.DictReader(file))
+        elif path.suffix in (".json", ".jsonl"):
+            text = path.read_text("utf-8")
+            rows = [json.loads(t) for t in text.splitlines() if t] if path.suffix == ".jsonl" else json.loads(text)
+        else:
+            raise PegboardError(f"{path} is not a table that predict reads: expected .csv, .json or .jsonl")
+    except (ValueError, csv.Error) as error:
+        raise PegboardError(f"cannot read {path}: {error}") from None
+    if isinstance(rows, dict):
+        return {str(k): list(v) for k, v in rows.items()}
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise PegboardError(f"{path} holds no rows: expected a header and rows, or a list of objects")
+    return {str(key): [_number(row.get(key)) for row in rows] for key in rows[0]}
+
+
+def _number(text: Any) -> Any:
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
+    """Columns as CSV text, in a file where one is named; `.json` gives a list of rows."""
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if path is not None and path.suffix == ".json":
+        path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        return ""
+    lines = [",".join(columns)]
+    for row in rows:
+        lines.append(",".join(_cell(value) for value in row.values()))
+    text = "\n".join(lines) + "\n"
+    if path is not None:
+        path.write_text(text, "utf-8")
+    return text
+
+
+def _cell(value: Any) -> str:
+    text = json.dumps(value) if isinstance(value, list) else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f'"{text}"' if "," in text else text
+
+

@@ -1,0 +1,316 @@
+"""From a checked config to a plan, and from a plan to the objects of a run.
+
+A plan knows every part, the spec of the data and the order of the tricks, and has allocated
+nothing. `assemble` builds its objects on a device: on `meta` to explain, on a real one to train.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from . import pegs
+from .config.check import refine
+from .config.nodes import Chosen, Settings
+from .contracts import Objective, Player, Splits
+from .errors import PegboardError
+from .parts import Context
+from .regularizer import ROLES, Placed, Trick, Use, order
+from .registry import Entry
+from .rng import key_seed
+from .specs import DataSpec
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+
+@dataclass
+class Plan:
+    """A config that was resolved, checked and wired."""
+
+    settings: Settings
+    spec: DataSpec
+    objective: Chosen
+    order: dict[str, list[Placed]]
+    splits: Splits | None = None  # None while nothing had to be read
+
+    @property
+    def outputs(self) -> int | None:
+        """How many numbers a sample the objective reads from the model."""
+        part: Any = self.objective.entry.part
+        if part.outputs is not None and self.spec.target is not None:
+            return part.outputs(self.objective.config, self.spec.target)  # type: ignore[no-any-return]
+        return None if self.spec.target is None else self.spec.target.size
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """How many batches an epoch has; None while the data is not read."""
+        if self.splits is None:
+            return None
+        size, batch = len(self.splits.train), self.settings.batches.batch_size
+        return size // batch if self.settings.batches.drop_last else math.ceil(size / batch)
+
+    @property
+    def epochs(self) -> int | None:
+        """Passes over the data; None when only `trainer.steps` ends the run."""
+        trainer = self.settings.trainer
+        return 10 if trainer.epochs is None and trainer.steps is None else trainer.epochs
+
+    @property
+    def steps(self) -> int | None:
+        """Updates the run will make; None while the data is not read."""
+        trainer, batches = self.settings.trainer, self.batches_per_epoch
+        if batches is None or self.epochs is None:
+            return trainer.steps
+        whole = self.epochs * math.ceil(batches / trainer.accumulate)
+        return whole if trainer.steps is None else min(whole, trainer.steps)
+
+    def entries(self) -> Iterator[tuple[str, Entry]]:
+        """Every part of the plan with its place in the config."""
+        s = self.settings
+        yield "data", s.data.entry
+        yield "model", s.model.entry
+        yield "optimizer", s.optimizer.entry
+        if s.schedule is not None:
+            yield "optimizer.schedule", s.schedule.entry
+        for name, (optimizer, schedule) in s.player_optimizers.items():
+            yield f"optimizer.players.{name}", optimizer.entry
+            if schedule is not None and schedule is not s.schedule:
+                yield f"optimizer.players.{name}.schedule", schedule.entry
+        yield "objective", self.objective.entry
+        for key, chosen in s.regularizers.items():
+            yield f"regularizers.{key}", chosen.entry
+        for key, chosen in s.trackers.items():
+            yield f"trackers.{key}", chosen.entry
+
+    def fingerprint(self) -> dict[str, str]:
+        """Distribution and version of every plugin the plan uses."""
+        return dict(sorted({(e.plugin.dist, e.plugin.version) for _, e in self.entries()}))
+
+    def explain(self) -> str:
+        """What will happen, in one screen; run on the meta device."""
+        from .explain import explain
+
+        return explain(self)
+
+    def trace(self, device: str = "meta") -> list[str]:
+        """What one training step calls, in order, recorded while it runs on a device."""
+        from .explain import trace
+
+        return trace(self, device)
+
+
+def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None) -> Plan:
+    """A plan for checked settings. The data is read when `read` is set or its spec is not known."""
+    splits, spec = None, spec or settings.spec
+    if read or spec is None or not spec.known:
+        splits = read_data(settings)
+        spec = splits.spec
+    if settings.spec != spec:
+        settings = refine(settings, spec)
+    assert settings.objective is not None
+    tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]
+    placed, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
+    assert not problems, problems  # settings were checked
+    return Plan(settings, spec, settings.objective, placed, splits)
+
+
+def read_data(settings: Settings) -> Splits:
+    """The splits that the config's data set builds."""
+    context = Context(seed=settings.seed, key="data")
+    splits: Splits = build(settings.data, context)
+    if len(splits.train) == 0:
+        raise PegboardError(f"data set {settings.data.entry.part.name!r} has no training samples")
+    return splits
+
+
+def build(chosen: Chosen, context: Context) -> Any:
+    """Call a part's build function; an unexpected error names the part and its plugin."""
+    part = chosen.entry.part
+    try:
+        return part.build(chosen.config, context)
+    except (PegboardError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        error.add_note(f"while building {part.kind} {chosen.key!r} of {chosen.entry.plugin.dist}")
+        raise
+
+
+@contextmanager
+def private_rng(seed: int, *key: object) -> Iterator[None]:
+    """Draws inside come from a stream of their own, and the streams outside do not notice."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key_seed(seed, *key))
+        yield
+
+
+@dataclass
+class PlayerKit:
+    """A player with what moves its parameters."""
+
+    player: Player
+    optimizer: Optimizer
+    groups: list[dict[str, Any]]  # as given to the optimizer, with the names of the parameters
+    schedule: Callable[[int], float] | None
+    closure: bool
+
+
+@dataclass
+class Assembly:
+    """The objects of a plan on one device."""
+
+    plan: Plan
+    device: str
+    model: nn.Module
+    objective: Objective
+    tricks: dict[str, Trick]
+    kits: list[PlayerKit]
+    hung: list[tuple[str, pegs.Peg, list[str]]]  # name of a peg, the peg, keys of what hangs on it
+    generators: dict[str, torch.Generator] = field(default_factory=dict)
+
+    def linked(self, stage: str, player: str) -> list[tuple[str, Callable[..., Any]]]:
+        """The methods of a stage that act on a player, in order, with the keys of their tricks."""
+        return [
+            (placed.key, getattr(self.tricks[placed.key], stage))
+            for placed in self.plan.order.get(stage, ())
+            if overrides(self.tricks[placed.key], stage)
+            and player in (self.plan.settings.regularizers[placed.key].players or (player,))
+        ]
+
+
+def overrides(trick: Trick, stage: str) -> bool:
+    return getattr(type(trick), stage) is not getattr(Trick, stage)
+
+
+def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
+    """Build every object of a plan on a device, tricks hung and optimizers made."""
+    settings = plan.settings
+    generators: dict[str, torch.Generator] = {}
+
+    def context(key: str) -> Context:
+        return Context(
+            spec=plan.spec,
+            outputs=plan.outputs,
+            device=device,
+            seed=settings.seed,
+            key=key,
+            steps=plan.steps,
+            epochs=plan.epochs,
+            folder=folder,
+            generators=generators,
+        )
+
+    objective: Objective = build(plan.objective, context("objective"))
+    model, tricks, hung = build_network(plan, context)
+    model.to(device)
+    assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
+    players = objective.players(model)
+    _check_players(settings, [p.name for p in players])
+    assembly.kits = [_kit(assembly, player, context) for player in players]
+    return assembly
+
+
+def build_network(
+    plan: Plan, context: Callable[[str], Context]
+) -> tuple[nn.Module, dict[str, Trick], list[tuple[str, pegs.Peg, list[str]]]]:
+    """The model with its initial weights and with all that tricks change in it or hang on it."""
+    model = _build_model(plan, context("model"))
+    tricks = _build_tricks(plan, context)
+    for placed in plan.order.get("edit_model", ()):
+        if overrides(tricks[placed.key], "edit_model"):
+            with private_rng(plan.settings.seed, "edit_model", placed.key):
+                tricks[placed.key].edit_model(model)
+    return model, tricks, _hang(plan, model, tricks)
+
+
+def _build_model(plan: Plan, context: Context) -> nn.Module:
+    """The model with its initial weights, the same on every device, before any trick."""
+    settings = plan.settings
+    where = "meta" if context.device == "meta" else "cpu"
+    with private_rng(settings.seed, "model"), torch.device(where):
+        model: nn.Module = build(settings.model, context)
+    if not isinstance(model, nn.Module):
+        name, plugin = settings.model.entry.part.name, settings.model.entry.plugin.dist
+        raise PegboardError(f"model {name!r} of {plugin} built a {type(model).__name__}, expected an nn.Module")
+    if settings.infer_pegs and not any(True for _ in pegs.find(model)):
+        pegs.infer(model, *(s.example(2, "meta") for s in plan.spec.inputs))
+    return model
+
+
+def _build_tricks(plan: Plan, context: Callable[[str], Context]) -> dict[str, Trick]:
+    tricks = {}
+    for key, chosen in plan.settings.regularizers.items():
+        with private_rng(plan.settings.seed, "trick", key):
+            trick: Trick = build(chosen, context(key))
+        part: Any = chosen.entry.part
+        for stage in ROLES:
+            if overrides(trick, stage) and stage not in part.stages:
+                raise PegboardError(
+                    f"regularizer {part.name!r} of {chosen.entry.plugin.dist} overrides {stage} "
+                    f"but its record does not declare it: add it to `stages`"
+                )
+        tricks[key] = trick
+    return tricks
+
+
+def _hang(plan: Plan, model: nn.Module, tricks: Mapping[str, Trick]) -> list[tuple[str, pegs.Peg, list[str]]]:
+    """Fill the model's pegs; a trick that can only hang and found no peg is an error."""
+    found = [(name, peg, list[str]()) for name, peg in pegs.find(model)]
+    used = set()
+    for name, peg, keys in found:
+        for placed in plan.order.get("hang", ()):
+            if not overrides(tricks[placed.key], "hang"):
+                continue
+            with private_rng(plan.settings.seed, "hang", placed.key, name):
+                module = tricks[placed.key].hang(peg)
+            if module is not None:
+                peg.add_module(placed.key, module)
+                keys.append(placed.key)
+                used.add(placed.key)
+    for key, trick in tricks.items():
+        acts = [s for s in ROLES if overrides(trick, s)]
+        if acts == ["hang"] and key not in used:
+            sites = sorted({peg.site for _, peg, _ in found})
+            wanted = getattr(plan.settings.regularizers[key].config, "sites", ())
+            raise PegboardError(
+                f"regularizers.{key} found nothing to act on: it hangs on {', '.join(wanted) or 'no site'}, and "
+                f"model {plan.settings.model.entry.part.name!r} has pegs at {', '.join(sites) or 'no site at all'}"
+                + (f"\n  choose from them: regularizers.{key}.sites=[{sites[0]}]" if sites else "")
+            )
+    return found
+
+
+def _check_players(settings: Settings, names: list[str]) -> None:
+    named = {f"regularizers.{k}.players": c.players for k, c in settings.regularizers.items()}
+    named["optimizer.players"] = tuple(settings.player_optimizers)
+    for path, wanted in named.items():
+        for name in wanted:
+            if name not in names:
+                raise PegboardError(f"{path} names {name!r}, but the players are {', '.join(names)}")
+
+
+def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) -> PlayerKit:
+    settings = assembly.plan.settings
+    groups: list[dict[str, Any]] = [
+        {"params": [p for _, p in player.parameters], "names": [n for n, _ in player.parameters]}
+    ]
+    for _, edit in assembly.linked("edit_groups", player.name):
+        groups = edit(groups)
+    if not any(group["params"] for group in groups):
+        raise PegboardError(f"player {player.name!r} has no parameters to train")
+    optimizer, schedule = settings.player_optimizers.get(player.name, (settings.optimizer, settings.schedule))
+    factory = build(optimizer, context("optimizer"))
+    made = factory([{k: v for k, v in g.items() if k != "names"} for g in groups if g["params"]])
+    for group in made.param_groups:
+        group.setdefault("initial_lr", group["lr"])
+    factor = None
+    if schedule is not None and assembly.plan.steps is not None:
+        factor = build(schedule, context("optimizer.schedule"))
+    return PlayerKit(player, made, groups, factor, getattr(optimizer.entry.part, "closure", False))

@@ -1,0 +1,96 @@
+"""The console: a progress bar and tables in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
+
+
+class Console:
+    """Shows a run to a person. `quiet` shows nothing but warnings."""
+
+    def __init__(self, quiet: bool = False, stream: IO[str] | None = None) -> None:
+        self.quiet = quiet
+        self.rich = RichConsole(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        self.live = self.rich.is_terminal and not quiet
+        self._bar: Progress | None = None
+        self._started, self._first, self._shown = time.monotonic(), 0, 0.0
+        self._figures = ""
+        self._total: int | None = None
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.rich.print(text, markup=False)
+
+    def warn(self, text: str) -> None:
+        """A line on standard error, where it cannot get into a pipe."""
+        if self._bar is not None:
+            self._bar.console.print(f"warning: {text}", markup=False, style="yellow")
+        else:
+            print(f"warning: {text}", file=sys.stderr)
+
+    def start(self, total: int, done: int = 0) -> None:
+        """Begin to show progress through `total` steps."""
+        self._started, self._first, self._total = time.monotonic(), done, total
+        if self.live:
+            rate = TextColumn("{task.fields[rate]}")
+            self._bar = Progress(
+                BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), TextColumn("{task.description}"),
+                console=self.rich,
+            )  # fmt: skip
+            self._bar.add_task("", total=total, completed=done, rate="")
+            self._bar.start()
+
+    def advanced(self, step: int) -> None:
+        rate = (step - self._first) / max(time.monotonic() - self._started, 1e-9)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=step, rate=f"{rate:.0f} steps/s")
+        elif time.monotonic() - self._shown > LINE_EVERY or step == self._total:
+            self._shown = time.monotonic()
+            left = "" if self._total is None else f", {(self._total - step) / max(rate, 1e-9):.0f} s left"
+            self.say(f"step {step}/{self._total}  {rate:.0f} steps/s{left}  {self._figures}".rstrip())
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Remember the newest figures and show them beside the bar."""
+        shown = {k: v for k, v in row.items() if k not in ("step", "lr")}
+        self._figures = "  ".join(f"{k} {number(v)}" for k, v in shown.items())
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=self._figures)
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """A table of results, with columns that line up in a pipe too."""
+        if self.quiet:
+            return
+        if self.rich.is_terminal:
+            table = Table(*columns, title=title, title_justify="left")
+            for cells in rows:
+                table.add_row(*map(number, cells))
+            self.rich.print(table)
+        else:
+            self.say(plain_table(title, columns, rows))
+
+
+def number(value: Any) -> str:
+    """A figure as a person reads it."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in plain text."""
+    cells = [list(map(str, columns)), *([number(c) for c in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([title, *lines] if title else lines)

@@ -1,0 +1,38 @@
+"""Pictures of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path:
+    """Loss and metrics against the step, one panel for each name, its splits together."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    series: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for row in rows:
+        for key, value in row.items():
+            split, _, name = key.partition("/")
+            if name and isinstance(value, int | float):
+                series.setdefault(name, {}).setdefault(split, []).append((row["step"], value))
+    names = sorted(series, key=lambda n: (n != "loss", n))[:6]
+    columns = min(len(names), 3) or 1
+    lines = -(-len(names) // columns) or 1
+    figure = Figure(figsize=(4.2 * columns, 3.0 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(lines, columns, place + 1)
+        for split, points in series[name].items():
+            style = "o" if len(points) == 1 else "-"
+            axes.plot([s for s, _ in points], [v for _, v in points], style, label=split, linewidth=1.2)
+        axes.set_title(name, fontsize=10)
+        axes.set_xlabel("step", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.25)
+        axes.legend(fontsize=8, frameon=False)
+    figure.suptitle(title, fontsize=11)
+    figure.savefig(path, dpi=110)
+    return path

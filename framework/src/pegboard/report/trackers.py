@@ -1,0 +1,48 @@
+"""Trackers, each fed from one queue by a thread, so that none can slow or stop a run."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..contracts import Tracker
+
+GRACE = 60.0  # seconds that trackers may take after the run has ended
+
+
+class Dispatch:
+    """Hands every event to every tracker, in order, in a thread of its own."""
+
+    def __init__(self, trackers: Mapping[str, Tracker], warn: Callable[[str], None]) -> None:
+        self._trackers, self._warn = dict(trackers), warn
+        self._events: queue.SimpleQueue[tuple[str, tuple[Any, ...]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="pegboard-trackers", daemon=True)
+        if self._trackers:
+            self._thread.start()
+
+    def send(self, event: str, *args: Any) -> None:
+        """Call this method of every tracker, soon."""
+        if self._trackers:
+            self._events.put((event, args))
+
+    def close(self) -> None:
+        """Wait until everything was handed on, but not for ever."""
+        if not self._thread.is_alive():
+            return
+        self._events.put(None)
+        self._thread.join(GRACE)
+        if self._thread.is_alive():
+            self._warn(f"trackers {', '.join(self._trackers)} did not finish in {GRACE:.0f} s and were left behind")
+
+    def _work(self) -> None:
+        while (item := self._events.get()) is not None:
+            event, args = item
+            for name, tracker in list(self._trackers.items()):
+                try:
+                    getattr(tracker, event)(*args)
+                except Exception as error:
+                    del self._trackers[name]
+                    cause = f"{type(error).__name__}: {error}".split("\n")[0]
+                    self._warn(f"tracker {name} failed and is switched off for this run: {cause}")

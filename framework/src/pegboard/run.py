@@ -1,0 +1,154 @@
+"""The run folder: what a run was made from, what it measured, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import torch
+
+from .errors import PegboardError
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .engine.loop import Loop
+    from .planning import Plan
+
+
+def new_folder(root: Path, name: str) -> Path:
+    """Make `root/name/<time>-<id>`."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    folder = root / name / f"{stamp}-{secrets.token_hex(3)}"
+    try:
+        (folder / "figures").mkdir(parents=True)
+    except OSError as error:
+        raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
+    return folder
+
+
+def point_latest(folder: Path) -> None:
+    """Make `latest` beside a run folder point at it."""
+    fresh = folder.parent / f".latest.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(folder.name)
+    fresh.replace(folder.parent / "latest")
+
+
+def environment(plan: Plan, device: str) -> dict[str, Any]:
+    """Versions, plugins, git state and hardware, for `environment.json`."""
+    data = plan.splits.notes if plan.splits is not None else {}
+    return {
+        "pegboard": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "packages": {n: _version(n) for n in ("numpy", "omegaconf", "pluggy", "safetensors")},
+        "plugins": plan.fingerprint(),
+        "parts": {path: entry.qualified for path, entry in plan.entries()},
+        "platform": platform.platform(),
+        "device": device,
+        "hardware": torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "data": {key: data[key] for key in sorted(data) if isinstance(data[key], str | int | float)},
+        "git": _git(),
+        "command": sys.argv,
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _git() -> dict[str, str]:
+    def ask(*words: str) -> str:
+        try:
+            done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    commit = ask("rev-parse", "HEAD")
+    return {"commit": commit, "changed": ask("status", "--porcelain")} if commit else {}
+
+
+class MetricsFile:
+    """`metrics.jsonl`: one JSON object a line, each complete on disk before the next begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: TextIO = path.open("a", encoding="utf-8")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, Any]]:
+        """The rows of a file; a last line cut off by a crash is left out."""
+        rows = []
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    @classmethod
+    def rewind(cls, path: Path, step: int) -> list[dict[str, Any]]:
+        """Drop the rows that a run resumed after a step writes again; returns those kept."""
+        rows = [
+            row
+            for row in cls.read(path)
+            if row["step"] <= step and not any(name.startswith("test/") for name in row)
+        ]
+        part = path.with_suffix(".part")
+        part.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        part.replace(path)
+        return rows
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write beside, then rename, so that a reader never sees half a file."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    part.replace(path)
+
+
+@contextmanager
+def signals(loop: Loop, which: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
+    """The first signal lets the loop finish its step and save; a second one acts as it always did."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what signals do
+        return
+    before = {number: signal.getsignal(number) for number in which}
+
+    def ask(number: int, frame: Any) -> None:
+        loop.halt = number
+        for which, handler in before.items():
+            signal.signal(which, handler)
+
+    for number in which:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,219 @@
+"""Carrying out a plan: the run folder, the loop, the last evaluation, and telling everybody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .config.check import check
+from .config.dump import to_yaml
+from .config.nodes import Settings
+from .contracts import RunInfo, Table, Tracker
+from .engine import checkpoint
+from .engine.evaluate import collect
+from .engine.loop import Interrupted, Loop, NotFinite
+from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
+from .loading import load_into
+from .parts import Context
+from .planning import Assembly, assemble, build, make_plan
+from .report.console import Console
+from .report.curves import draw_curves
+from .report.trackers import Dispatch
+from .rng import key_seed
+from .run import MetricsFile, environment, new_folder, point_latest, signals, write_json
+
+
+class Following:
+    """Tells the console, metrics.jsonl and the trackers what happens in a run."""
+
+    def __init__(self, folder: Path, console: Console, dispatch: Dispatch) -> None:
+        self.console, self.dispatch = console, dispatch
+        self.file = MetricsFile(folder / "metrics.jsonl")
+
+    def advanced(self, step: int) -> None:
+        self.console.advanced(step)
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        self.file.write(row)
+        self.console.row(row)
+        self.dispatch.send("log", dict(row))
+
+    def saved(self, path: Path, aliases: Sequence[str]) -> None:
+        self.dispatch.send("checkpoint", path, tuple(aliases))
+
+
+def run_plan(settings: Settings, root: Path, console: Console) -> Path:
+    """Train from the beginning in a new run folder; returns the folder."""
+    device = choose_device(settings.trainer.device)
+    folder = new_folder(root, settings.name)
+    started = False
+    try:
+        with _prepared(settings, device) as precision:
+            plan = make_plan(settings, read=True)
+            assembly = assemble(plan, device, folder)
+            if settings.weights is not None:
+                for line in load_into(assembly.model, settings.weights):
+                    console.say(f"weights: {line}")
+            text = plan.explain()
+            (folder / "config.yaml").write_text(to_yaml(settings.plain), "utf-8")
+            (folder / "plan.txt").write_text(text, "utf-8")
+            write_json(folder / "environment.json", environment(plan, device))
+            torch.manual_seed(key_seed(settings.seed, "train"))
+            started = True
+            point_latest(folder)
+            _carry_out(assembly, precision, folder, console, text, ())
+    finally:
+        if not started:  # nothing was trained: leave nothing half made
+            shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def resume_run(folder: Path, console: Console) -> Path:
+    """Go on from the last checkpoint of a run."""
+    where = checkpoint.find(folder, "last")
+    manifest = checkpoint.read_manifest(where)
+    checkpoint.verify(where, manifest)
+    settings = check(folder / "config.yaml")
+    device = choose_device(settings.trainer.device)
+    with _prepared(settings, device) as precision:
+        plan = make_plan(settings, read=True)
+        if plan.fingerprint() != manifest["plugins"]:
+            console.warn(f"plugins differ from those of the run: {manifest['plugins']} then, {plan.fingerprint()} now")
+        assembly = assemble(plan, device, folder)
+        weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
+        checkpoint.fit_weights(assembly.model, weights, True, str(where))
+        text = (folder / "plan.txt").read_text("utf-8")
+        rows = MetricsFile.rewind(folder / "metrics.jsonl", manifest["step"])
+        _carry_out(assembly, precision, folder, console, text, rows, checkpoint.read_state(where))
+    return folder
+
+
+@contextmanager
+def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
+    """Random streams and torch's switches for a run; both are put back afterwards."""
+    if device.startswith("cuda"):
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
+    precision = choose_precision(settings.trainer.precision, device)
+    devices = [device] if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=devices), numeric_settings(settings.trainer, precision):
+        yield precision
+
+
+def _carry_out(
+    assembly: Assembly,
+    precision: Precision,
+    folder: Path,
+    console: Console,
+    text: str,
+    previous: Sequence[Mapping[str, Any]],
+    state: Mapping[str, Any] | None = None,
+) -> None:
+    """Train, measure and report; the trackers hear of the end, whatever it is."""
+    plan, splits = assembly.plan, assembly.plan.splits
+    assert splits is not None and plan.steps is not None
+    device = assembly.device
+    for name in ("train", "val", "test"):
+        if (source := getattr(splits, name)) is not None:
+            setattr(splits, name, source.to(device))
+    trackers: dict[str, Tracker] = {
+        key: build(chosen, Context(spec=plan.spec, device=device, key=key, folder=folder))
+        for key, chosen in plan.settings.trackers.items()
+    }
+    dispatch = Dispatch(trackers, console.warn)
+    following = Following(folder, console, dispatch)
+    loop = Loop(assembly, splits, precision, following, folder)
+    if state is not None:
+        loop.load_state_dict(state)
+    info = RunInfo(
+        folder=folder,
+        name=plan.settings.name,
+        id=folder.name,
+        config=plan.settings.plain,
+        plan=text,
+        environment=json.loads((folder / "environment.json").read_text("utf-8")),
+        resumed=state is not None,
+        previous=previous,
+    )
+    dispatch.send("start", info)
+    summary: dict[str, Any] = {"status": "failed"}
+    started, first = time.monotonic(), loop.progress.step
+    console.start(plan.steps, first)
+    try:
+        with signals(loop):
+            why = loop.run()
+        summary["status"] = "stopped" if why else "finished"
+        seconds = time.monotonic() - started
+        summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
+        summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
+        console.stop()
+        summary |= _finish(loop, following, folder, why)
+    except Interrupted:
+        summary["status"] = "interrupted"
+        raise
+    except NotFinite as error:
+        summary["why"] = str(error).split("\n")[0]
+        raise
+    finally:
+        console.stop()
+        write_json(folder / "summary.json", summary)
+        dispatch.send("finish", summary["status"], summary)
+        dispatch.close()
+        following.file.close()
+
+
+def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
+    """Measure the best weights on the held-out splits, and show what came of the run."""
+    assembly, splits, progress, console = loop.assembly, loop.splits, loop.progress, following.console
+    best = folder / "checkpoints" / "best"
+    checkpoint.fit_weights(assembly.model, checkpoint.read_weights(best / checkpoint.WEIGHTS), True, str(best))
+    held_out = [name for name in ("val", "test") if getattr(splits, name) is not None]
+    figures = {name: loop.evaluate(name) for name in held_out}
+    if "test" in figures:
+        row = {"step": progress.step, "epoch": round(progress.step / loop.steps_per_epoch, 4)}
+        following.row(row | {f"test/{name}": value for name, value in figures["test"].items()})
+    for name, table in _tables(loop, held_out[-1]).items() if held_out else ():
+        following.dispatch.send("table", name, table)
+    rows = MetricsFile.read(folder / "metrics.jsonl")
+    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name)
+    following.dispatch.send("figure", "curves", picture)
+    if why:
+        console.say(f"stopped early by {why}")
+    best_of = f"best checkpoint, step {progress.best_step} of {progress.step}, by {loop.monitor}"
+    names = ["loss", *loop.metrics]
+    console.table(best_of, ["split", *names], [[s, *(f[n] for n in names)] for s, f in figures.items()])
+    console.say(f"run folder  {folder}\ncurves      {picture}")
+    flat = {f"{split}/{n}": v for split, found in figures.items() for n, v in found.items()}
+    return {"best_step": progress.best_step, "monitor": loop.monitor, "best": progress.best, "figures": flat}
+
+
+def _tables(loop: Loop, split: str, samples: int = 32) -> dict[str, Table]:
+    """What sums up an evaluation: the objective's tables, and some predictions."""
+    assembly = loop.assembly
+    source = getattr(loop.splits, split)
+    output, target = collect(assembly.model, source, loop.eval_batch, assembly.device, loop.precision)
+    if target is None:
+        return {}
+    predicted = assembly.objective.predict(output[:samples])
+    names = getattr(loop.plan.spec.target, "names", ())
+    columns = ["sample", "target", *predicted]
+    rows = [
+        [i, readable(target[i], names), *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items())]
+        for i in range(min(samples, len(target)))
+    ]
+    return {**assembly.objective.tables(output, target), "predictions": Table(columns, rows)}
+
+
+def readable(value: torch.Tensor, names: Sequence[str] = ()) -> Any:
+    """One cell: a number, the name of a class, or a list."""
+    plain = value.tolist()
+    if isinstance(plain, list):
+        return plain[0] if len(plain) == 1 else plain
+    return names[plain] if names and isinstance(plain, int) and 0 <= plain < len(names) else plain

@@ -1,0 +1,158 @@
+"""Recipes: configs with the results they must reach, brought by plugins through `pegboard_recipes`.
+
+A recipe is a folder `data/model-variant` with `recipe.yaml` (an ordinary config), `card.md`,
+`result.json` (written by `pegboard zoo record`), and, where they are small, `model.safetensors`.
+No torch at import.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .errors import PegboardError
+from .registry import Registry, nearest
+
+SMALL = 5 * 2**20  # bytes of weights that a recipe may carry
+BEGIN, END = "<!-- table: made by `pegboard zoo table` -->", "<!-- end of table -->"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe of the zoo."""
+
+    name: str  # data/model-variant
+    folder: Path
+    dist: str
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "recipe.yaml"
+
+    @cached_property
+    def result(self) -> dict[str, Any]:
+        """What was recorded, empty before the first time."""
+        path = self.folder / "result.json"
+        return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+
+    @property
+    def card(self) -> str:
+        path = self.folder / "card.md"
+        return path.read_text("utf-8") if path.is_file() else ""
+
+
+def recipes(registry: Registry | None = None) -> list[Recipe]:
+    """Every recipe that a ready plugin brings, by name."""
+    found = []
+    for plugin, root in (registry or Registry.discover()).recipes():
+        for config in sorted(root.glob("*/*/recipe.yaml")):
+            name = config.parent.relative_to(root).as_posix()
+            found.append(Recipe(name, config.parent, plugin.dist))
+    return sorted(found, key=lambda r: (r.name, r.dist))
+
+
+def find_recipe(name: str, registry: Registry | None = None) -> Recipe:
+    """The recipe of this name; `dist:name` where two plugins bring the same."""
+    dist, _, plain = name.rpartition(":")
+    every = recipes(registry)
+    found = [r for r in every if r.name == plain and dist in ("", r.dist)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise PegboardError(f"recipe {name!r} is brought by {', '.join(r.dist for r in found)}: write dist:name")
+    near = nearest(plain, [r.name for r in every])
+    raise PegboardError(
+        f"no recipe {name!r} in the zoo"
+        + (f", did you mean {near[0]!r}?" if near else "")
+        + "\nlist them: pegboard zoo list"
+        + ("" if every else " (there are none: pip install pegboard-zoo)")
+    )
+
+
+def record(recipe: Recipe, seeds: Sequence[int], root: Path, say: Callable[[str], None]) -> Path:
+    """Train a recipe with each seed and write what came of it beside its config."""
+    from .api import train
+    from .engine.checkpoint import WEIGHTS, read_manifest
+
+    runs = []
+    for seed in seeds:
+        say(f"{recipe.name} with seed {seed}")
+        runs.append(train(recipe.config, f"seed={seed}", f"name={_slug(recipe.name)}", root=root, quiet=True))
+        say("  " + ", ".join(f"{k} {v:.4g}" for k, v in runs[-1].figures.items()))
+    best = runs[0].folder / "checkpoints" / "best"
+    environment = json.loads((runs[0].folder / "environment.json").read_text("utf-8"))
+    manifest = read_manifest(best)
+    result = {
+        "name": recipe.name,
+        "seeds": list(seeds),
+        "figures": {name: _spread([r.figures[name] for r in runs]) for name in runs[0].figures},
+        "steps": runs[0].summary["steps"],
+        "seconds": round(statistics.median(r.summary["seconds"] for r in runs), 2),
+        "parameters": _parameters(best / WEIGHTS),
+        "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
+        "data": environment["data"].get("fingerprint", ""),
+        "spec": manifest["spec"],
+        "reference": recipe.result.get("reference", {}),  # written by hand: figure -> value, source
+    }
+    (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    shutil.copyfile(runs[0].folder / "figures" / "curves.png", recipe.folder / "curves.png")
+    if (best / WEIGHTS).stat().st_size <= SMALL:
+        shutil.copyfile(best / WEIGHTS, recipe.folder / WEIGHTS)
+    return recipe.folder / "result.json"
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", name.lower())
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return {"mean": statistics.fmean(values), "std": deviation, "values": list(values)}
+
+
+def _parameters(weights: Path) -> int:
+    """How many numbers a weights file holds."""
+    from .engine.checkpoint import read_weights
+
+    return sum(t.numel() for t in read_weights(weights).values())
+
+
+def table(found: Sequence[Recipe]) -> str:
+    """The zoo as a Markdown table, made from the result files."""
+    lines = ["| recipe | figure | measured | seeds | beside it | parameters | seconds |", "|---|---|---|---|---|---|---|"]
+    for recipe in found:
+        result = recipe.result
+        if not result:
+            lines.append(f"| {recipe.name} | not recorded yet | | | | | |")
+            continue
+        figure = headline(result)
+        measured = result["figures"][figure]
+        beside = result.get("reference", {}).get(figure)
+        reference = f"{beside['value']:.4g}: {beside['source']}" if beside else ""
+        lines.append(
+            f"| {recipe.name} | {figure} | {measured['mean']:.4f} ± {measured['std']:.4f} | {len(result['seeds'])} "
+            f"| {reference} | {result['parameters']:,} | {result['seconds']:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """The figure that a table shows: the first with a reference, else the first test metric."""
+    figures = list(result["figures"])
+    test = [f for f in figures if f.startswith("test/") and f != "test/loss"] or figures
+    return str(next(iter(result.get("reference", {})), test[0]))
+
+
+def update_table(text: str, found: Sequence[Recipe]) -> str:
+    """A page with the table between its two marks made anew."""
+    if BEGIN not in text or END not in text:
+        raise PegboardError(f"the page has no place for the table: expected the lines\n{BEGIN}\n{END}")
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{table(found)}\n{END}{rest.partition(END)[2]}"

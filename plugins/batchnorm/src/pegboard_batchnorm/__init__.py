@@ -1,0 +1,53 @@
+"""Batch normalisation: standardise features over a batch. This module imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pegboard import Context, Facts, Gt, Le, Length, Matches, Problem, Regularizer, Trick, hookimpl
+
+Site = Annotated[
+    str,
+    Matches(
+        r"input|embedding|affine|hidden|attention|residual|pooled|logits|[\w-]+:[\w-]+",
+        "input, embedding, affine, hidden, attention, residual, pooled, logits, or a plugin's own (acme:x)",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class BatchNorm:
+    """Standardise every feature over the batch, then scale and shift it.
+
+    Training uses the mean and variance of the batch, evaluation running averages of them. The
+    usual place is between a linear layer or convolution and its nonlinearity, the `affine` pegs.
+    """
+
+    eps: Annotated[float, Gt(0)] = 1e-5  # added to the variance
+    momentum: Annotated[float, Gt(0), Le(1)] | None = 0.1  # share of a new batch in the averages; null: equal
+    affine: bool = True  # learn a scale and a shift for each feature
+    sites: Annotated[tuple[Site, ...], Length(1)] = ("affine",)  # pegs it hangs on
+
+
+def check(config: BatchNorm, facts: Facts) -> Iterator[Problem]:
+    pegs = facts.model.pegs if facts.model else ()
+    if facts.model and pegs and not set(pegs).intersection(config.sites):
+        yield Problem(
+            f"batchnorm hangs on {', '.join(config.sites)}, where the model {facts.model.name!r} has no pegs",
+            field="sites",
+            expected=f"at least one of {', '.join(pegs)}",
+            hint=f"set sites: [{pegs[0]}]",
+        )
+
+
+def build(config: BatchNorm, context: Context) -> Trick:
+    from .trick import BatchNormTrick
+
+    return BatchNormTrick(config)
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[BatchNorm]]:
+    return [Regularizer("batchnorm", BatchNorm, build, check=check, stages={"hang": "normalize"})]

@@ -1,0 +1,211 @@
+"""The part: its record, what it hangs where, and what that costs."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pegboard import Context, Facts, Model, Peg, PegboardError, Trick
+from pegboard.pegs import find, infer
+from pegboard_batchnorm import BatchNorm, build, check, pegboard_regularizers
+from torch import nn
+
+Make = Callable[..., nn.Sequential]
+Hang = Callable[..., list[str]]
+
+
+def train(model: nn.Module, steps: int = 20) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(32, 6, generator=generator), torch.randint(3, (32,), generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for step in range(steps):
+        rows = slice(step % 4 * 8, step % 4 * 8 + 8)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        optimizer.step()
+    return model.state_dict()
+
+
+def test_the_light_module_imports_neither_torch_nor_numpy() -> None:
+    code = "import sys, pegboard_batchnorm; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_record_declares_what_the_trick_overrides() -> None:
+    (record,) = pegboard_regularizers()
+    trick = type(record.build(BatchNorm(), Context()))
+    assert set(record.stages) == {name for name in vars(trick) if name in vars(Trick) and name[0] != "_"}
+    assert (record.name, record.stages["hang"]) == ("batchnorm", "normalize")
+
+
+def test_hangs_before_the_nonlinearity_under_its_own_name(mlp: Make, hang: Hang) -> None:
+    model = mlp(6, 5, 4, 3)
+    before = copy.deepcopy(model.state_dict())
+    assert hang(model) == ["2", "6"]
+    new = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
+    assert model.state_dict().keys() - before.keys() == {f"{i}.batchnorm.{n}" for i in (2, 6) for n in new}
+    missing, unexpected = model.load_state_dict(before, strict=False)  # weights trained without it load
+    assert {"2.batchnorm.weight", "6.batchnorm.running_var"} < set(missing) and not unexpected
+
+
+def test_settings_reach_the_module(mlp: Make, hang: Hang) -> None:
+    model = mlp(6, 5, 3)
+    hang(model, BatchNorm(eps=0.1, momentum=None, affine=False, sites=("input", "hidden")))
+    modules = [peg.batchnorm for _, peg in find(model) if "batchnorm" in peg._modules]
+    assert [m.num_features for m in modules] == [6, 5]  # type: ignore[union-attr]
+    assert all(m.eps == 0.1 and m.momentum is None and m.weight is None for m in modules)
+
+
+def test_building_draws_no_random_numbers(mlp: Make, hang: Hang) -> None:
+    model, state = mlp(6, 5, 3), torch.get_rng_state()
+    hang(model)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.catalogue("S3-122", "S3-123", "S4-155")
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_training_equals_torch_batchnorm_written_by_hand(
+    mlp: Make, hang: Hang, momentum: float | None
+) -> None:
+    torch.manual_seed(0)
+    ours = mlp(6, 5, 4, 3)
+    a, b, c = (copy.deepcopy(m) for m in ours if isinstance(m, nn.Linear))
+    first, second = nn.BatchNorm1d(5, momentum=momentum), nn.BatchNorm1d(4, momentum=momentum)
+    theirs = nn.Sequential(a, first, nn.ReLU(), b, second, nn.ReLU(), c)
+    hang(ours, BatchNorm(momentum=momentum))
+    for found, expected in zip(train(ours).values(), train(theirs).values(), strict=True):
+        if momentum is None:  # the average is the same up to rounding
+            torch.testing.assert_close(found, expected)
+        else:
+            assert torch.equal(found, expected)
+    x = torch.randn(4, 6)
+    torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_works_on_a_module_without_pegs(hang: Hang) -> None:
+    class Foreign(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.filters, self.last = nn.Conv2d(2, 5, 3), nn.Linear(5, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.relu(self.filters(x)).mean((2, 3)))  # type: ignore[no-any-return]
+
+    torch.manual_seed(0)
+    model, x = Foreign(), torch.randn(8, 2, 6, 6)
+    plain, norm = copy.deepcopy(model), nn.BatchNorm2d(5)
+    infer(model, x)
+    assert hang(model) == ["filters.peg_out"]
+    for _ in range(3):
+        assert torch.equal(model(x), plain.last(torch.relu(norm(plain.filters(x))).mean((2, 3))))
+    module = model.get_submodule("filters.peg_out.batchnorm")
+    assert isinstance(module, nn.BatchNorm2d)
+    assert torch.equal(module.running_var, norm.running_var)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "kind"),
+    [
+        ("NC", (8, 4), nn.BatchNorm1d),
+        ("NCL", (8, 4, 5), nn.BatchNorm1d),
+        ("NCHW", (8, 4, 3, 5), nn.BatchNorm2d),
+        ("NCDHW", (8, 4, 2, 3, 2), nn.BatchNorm3d),
+        ("NLC", (8, 5, 4), nn.BatchNorm1d),
+        ("NHWC", (8, 3, 5, 4), nn.BatchNorm2d),
+    ],
+)
+def test_every_layout_equals_torch_with_the_features_moved_to_axis_1(
+    layout: str, shape: tuple[int, ...], kind: type[nn.BatchNorm1d]
+) -> None:
+    torch.manual_seed(0)
+    module = build(BatchNorm(), Context()).hang(Peg("affine", 4, layout))
+    assert module is not None
+    assert layout[1] != "C" or isinstance(module, kind)
+    reference, axis = kind(4), layout.index("C")
+    assert module.state_dict().keys() == reference.state_dict().keys()
+    for _ in range(3):
+        x = torch.randn(shape) * 2 + 1
+        torch.testing.assert_close(module(x), reference(x.movedim(axis, 1)).movedim(1, axis))
+    for name, value in reference.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], value)
+    x = torch.randn(shape)
+    torch.testing.assert_close(module.eval()(x), reference.eval()(x.movedim(axis, 1)).movedim(1, axis))
+
+
+def test_a_tensor_that_does_not_have_the_axes_of_the_peg_is_an_error() -> None:
+    """Torch would normalise axis 1 of this tensor, because the sizes happen to fit."""
+    module = build(BatchNorm(), Context()).hang(Peg("affine", 4))
+    assert module is not None
+    with pytest.raises(PegboardError, match=r"layout 'NC'.*\(8, 4, 4\).*pegs\.infer\(model, example\)"):
+        module(torch.zeros(8, 4, 4))
+
+
+@pytest.mark.catalogue("S3-126", "S4-155")
+def test_a_batch_of_one_says_what_to_do(mlp: Make, hang: Hang) -> None:
+    model = mlp(6, 5, 3)
+    hang(model)
+    with pytest.raises(PegboardError, match=r"\(1, 5\).*drop_last: true"):
+        model(torch.zeros(1, 6))
+    assert model.eval()(torch.zeros(1, 6)).shape == (1, 3)
+
+
+def test_refuses_a_peg_without_features() -> None:
+    with pytest.raises(PegboardError, match=r"'NHLL' has no feature axis"):
+        build(BatchNorm(sites=("attention",)), Context()).hang(Peg("attention", 4, "NHLL"))
+
+
+def test_check_names_the_sites_the_model_has() -> None:
+    class Config:
+        """A model."""
+
+    def facts(*pegs: str) -> Facts:
+        return Facts(model=Model("linear", Config, lambda c, x: nn.Identity(), pegs=pegs))
+
+    (problem,) = check(BatchNorm(), facts("input", "logits"))
+    assert "affine" in problem.message and "linear" in problem.message
+    assert (problem.field, problem.expected) == ("sites", "at least one of input, logits")
+    assert not list(check(BatchNorm(sites=("affine", "input")), facts("input", "logits")))
+    assert not list(check(BatchNorm(), facts())) and not list(check(BatchNorm(), Facts()))
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("layout", ["NC", "NLC"])
+def test_a_step_runs_on_the_meta_device(hang: Hang, momentum: float | None, layout: str) -> None:
+    peg = Peg("affine", 4, layout)
+    hang(peg, BatchNorm(momentum=momentum))
+    x = torch.zeros([3] * (len(layout) - 1) + [4], device="meta", requires_grad=True)
+    peg.to("meta")(x).sum().backward()
+    assert x.grad is not None
+
+
+def test_trains_in_half_precision_with_statistics_in_full(hang: Hang) -> None:
+    peg = Peg("affine", 4)
+    hang(peg, BatchNorm(momentum=None))
+    assert peg(torch.randn(8, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert {b.dtype for b in peg.buffers()} == {torch.float32, torch.int64}
+
+
+def count_calls(run: Callable[[], object]) -> int:
+    count = 0
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_costs_no_more_python_calls_than_the_module_of_torch(hang: Hang) -> None:
+    peg, reference, x = Peg("affine", 4), nn.BatchNorm1d(4), torch.randn(8, 4)
+    hang(peg)
+    assert count_calls(lambda: peg(x)) <= count_calls(lambda: reference(x)) + 5

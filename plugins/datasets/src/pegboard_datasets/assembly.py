@@ -1,0 +1,120 @@
+"""Tensors of a whole data set -> splits with a spec, notes and a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from pegboard import Classes, DataSpec, Resident, Splits
+from torch import Tensor
+
+from . import scaling
+from .mistakes import mistake
+from .options import ClassCut, Cut, ValueCut
+from .reading import Columns, number_table
+from .splitting import Parts, cut, sample_order
+
+
+class Samples(NamedTuple):
+    """The tensors of one split."""
+
+    inputs: tuple[Tensor, ...]
+    target: Tensor
+
+
+class Origin(NamedTuple):
+    """Where a data set comes from."""
+
+    source: str
+    licence: str
+
+
+def vector_splits(
+    x: Tensor,
+    y: Tensor,
+    spec: DataSpec,
+    config: Cut,
+    origin: Origin,
+    columns: Sequence[str],
+    read: Callable[[Columns], Tensor] | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Splits:
+    """Cut one table of samples and scale it; `read` turns a person's table into tensors like x."""
+    parts = cut_samples(y, spec, config)
+    axes = (0, *range(2, x.dim()))
+    scaler = scaling.fit(x[parts.train], config.normalize, axes)
+    teach = None
+    if isinstance(config, ValueCut):
+        teach = scaling.fit(y[parts.train], "standard" if config.normalize_target else "none")
+
+    def samples(index: Tensor | None) -> Samples | None:
+        if index is None:
+            return None
+        return Samples((scaler(x[index]),), teach(y[index]) if teach else y[index])
+
+    def encode(table: Columns) -> tuple[Tensor, ...]:
+        return (scaler(read(table) if read else number_table(table, columns)),)
+
+    train = samples(parts.train)
+    assert train is not None
+    statistics = {spec.names[0]: scaler.notes()} | ({"target": teach.notes()} if teach else {})
+    return make_splits(
+        spec,
+        {"train": train, "val": samples(parts.val), "test": samples(parts.test)},
+        encode=encode,
+        columns=columns,
+        notes={**origin._asdict(), "statistics": statistics, **(extra or {})},
+    )
+
+
+def cut_samples(y: Tensor, spec: DataSpec, config: Cut) -> Parts:
+    """Who is in which split, as the config says."""
+    stratified = isinstance(spec.target, Classes) and isinstance(config, ClassCut) and config.stratify
+    order = sample_order(len(y), config.split_seed, y if stratified else None)
+    parts = cut(order, config.val, config.test, config.limit)
+    if not len(parts.train):
+        raise mistake(
+            f"{len(y)} samples leave none to train on with val {config.val:g} and test {config.test:g}",
+            "at least one training sample",
+            "take more samples, or smaller shares",
+        )
+    return parts
+
+
+def make_splits(
+    spec: DataSpec,
+    samples: Mapping[str, Samples | None],
+    *,
+    encode: Callable[[Columns], tuple[Tensor, ...]],
+    columns: Sequence[str],
+    notes: Mapping[str, Any],
+) -> Splits:
+    """Splits of resident tensors, with their sizes, classes and fingerprint in the notes."""
+    there = {name: s for name, s in samples.items() if s is not None}
+    resident = {name: Resident(s.inputs, s.target) for name, s in there.items()}
+    counted: dict[str, Any] = {"sizes": {name: len(r) for name, r in resident.items()}}
+    if isinstance(spec.target, Classes) and spec.target.count is not None:
+        counts = torch.bincount(there["train"].target, minlength=spec.target.count).tolist()
+        names = spec.target.names or [str(k) for k in range(spec.target.count)]
+        counted["train_classes"] = dict(zip(names, counts, strict=True))
+    return Splits(
+        spec=spec,
+        train=resident["train"],
+        val=resident.get("val"),
+        test=resident.get("test"),
+        encode=encode,
+        columns=tuple(columns),
+        notes={**notes, **counted, "fingerprint": fingerprint(there)},
+    )
+
+
+def fingerprint(samples: Mapping[str, Samples]) -> str:
+    """The sha256 of the tensors of all splits, with their names, types and shapes."""
+    digest = hashlib.sha256()
+    for name, (inputs, target) in samples.items():
+        for tensor in (*inputs, target):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()

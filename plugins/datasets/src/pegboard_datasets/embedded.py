@@ -1,0 +1,74 @@
+"""The data sets that scikit-learn carries; nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pegboard import DataSpec, Splits
+from torch import Tensor
+
+from . import options
+from .assembly import Origin, vector_splits
+from .images import read_pixels
+from .options import Cut
+from .reading import Columns, number_table
+
+UCI = "CC BY 4.0 (UCI machine learning repository)"
+
+
+def digits(config: options.Digits) -> Splits:
+    """Grey pictures (n, 1, 8, 8), in [0, 1] before they are normalised."""
+    bunch = _load("load_digits")
+    columns = [str(name) for name in bunch.feature_names]
+
+    def read(table: Columns) -> Tensor:
+        if "image" in table and columns[0] not in table:
+            return read_pixels(table["image"], "image", 1, (8, 8)).double() / 255
+        return number_table(table, columns).reshape(-1, 1, 8, 8) / 16
+
+    x = torch.from_numpy(bunch.data).reshape(-1, 1, 8, 8) / 16
+    origin = Origin("scikit-learn load_digits: Alpaydin and Kaynak, Optical Recognition of Digits", UCI)
+    return vector_splits(x, _classes(bunch), options.DIGITS, config, origin, columns, read)
+
+
+def iris(config: options.Iris) -> Splits:
+    """Lengths and widths of sepals and petals in cm."""
+    origin = Origin("scikit-learn load_iris: Fisher 1936", UCI)
+    return _table(_load("load_iris"), options.IRIS, config, origin)
+
+
+def wine(config: options.Wine) -> Splits:
+    """Chemical measurements of wines."""
+    origin = Origin("scikit-learn load_wine: Aeberhard and Forina, Wine", UCI)
+    return _table(_load("load_wine"), options.WINE, config, origin)
+
+
+def breast_cancer(config: options.BreastCancer) -> Splits:
+    """Measurements of cell nuclei."""
+    origin = Origin("scikit-learn load_breast_cancer: Wolberg et al., Diagnostic Wisconsin", UCI)
+    return _table(_load("load_breast_cancer"), options.BREAST_CANCER, config, origin)
+
+
+def diabetes(config: options.Diabetes) -> Splits:
+    """Measurements in their own units: the usual scaled form used the statistics of all samples."""
+    bunch = _load("load_diabetes", scaled=False)
+    origin = Origin("scikit-learn load_diabetes: Efron et al. 2004", "not stated")
+    x, y = torch.from_numpy(bunch.data), torch.from_numpy(bunch.target).float()[:, None]
+    columns = [str(name) for name in bunch.feature_names]
+    return vector_splits(x, y, options.DIABETES, config, origin, columns)
+
+
+def _table(bunch: Any, spec: DataSpec, config: Cut, origin: Origin) -> Splits:
+    columns = [str(name) for name in bunch.feature_names]
+    return vector_splits(torch.from_numpy(bunch.data), _classes(bunch), spec, config, origin, columns)
+
+
+def _classes(bunch: Any) -> Tensor:
+    return torch.from_numpy(bunch.target).long()
+
+
+def _load(name: str, **options: Any) -> Any:
+    import sklearn.datasets  # type: ignore[import-untyped]
+
+    return getattr(sklearn.datasets, name)(**options)

@@ -1,0 +1,226 @@
+"""Columns -> inputs of the model. An encoder learns from the training rows, then treats all alike."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from pegboard import Image, Spec, Tokens, Vector
+from torch import Tensor
+
+from . import scaling
+from .hub_options import PADDING, Input
+from .images import read_pixels
+from .mistakes import mistake
+from .options import Normalize
+from .reading import Columns, column, number_table, to_numbers
+from .rows import Rows
+from .text import Vocabulary, fit_vocabulary, pad
+
+SHOWN = 1000  # symbols that the notes hold at most
+
+
+class Encoder(Protocol):
+    """One input of the model."""
+
+    @property
+    def spec(self) -> Spec:
+        """What it gives."""
+        ...
+
+    def rows(self, rows: Rows) -> Tensor:
+        """The input for rows of the source."""
+        ...
+
+    def table(self, table: Columns) -> Tensor:
+        """The input for rows that a person wrote."""
+        ...
+
+    def notes(self) -> dict[str, Any]:
+        """What it learned."""
+        ...
+
+
+class ImageEncoder:
+    """A column of pictures."""
+
+    def __init__(self, train: Rows, name: str, options: Input, normalize: Normalize, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self._resize = options.size is not None
+        pixels = read_pixels(train.values(name), name, options.channels, options.size, folder)
+        channels, *size = pixels.shape[1:]
+        self._channels: Any = channels
+        self._size = (size[0], size[1])
+        self._scaler = scaling.fit_pixels(pixels, normalize)
+        self.train = scaling.scale_pixels(pixels, self._scaler)  # decoded once
+
+    @property
+    def spec(self) -> Spec:
+        return Image(self._channels, *self._size)
+
+    def rows(self, rows: Rows) -> Tensor:
+        values = rows.values(self.name)
+        pixels = read_pixels(values, self.name, self._channels, self._size, self.folder, self._resize)
+        return scaling.scale_pixels(pixels, self._scaler)
+
+    def table(self, table: Columns) -> Tensor:
+        shape = (self._channels, *self._size)
+        flat = [f"{self.name}_{i}" for i in range(shape[0] * shape[1] * shape[2])]
+        if self.name not in table and flat[0] in table:
+            pixels = number_table(table, flat).reshape(-1, *shape).round().clamp(0, 255).byte()
+        else:
+            pixels = read_pixels(column(table, self.name), self.name, self._channels, self._size)
+        return scaling.scale_pixels(pixels, self._scaler)
+
+    def notes(self) -> dict[str, Any]:
+        return self._scaler.notes()
+
+
+class TextEncoder:
+    """A column of texts, filled up or cut to one length."""
+
+    def __init__(self, train: Rows, name: str, options: Input) -> None:
+        self.name, self.tokens = name, options.tokens
+        texts = strings(train, name)
+        self.vocabulary = fit_vocabulary(
+            texts, options.tokens, options.vocab, lowercase=options.lowercase, unknown=options.unknown
+        )
+        encoded = self.vocabulary.encode(texts)
+        self.length = options.length or max([1, *map(len, encoded)])
+        self.train = pad(encoded, self.length)
+
+    @property
+    def spec(self) -> Spec:
+        return Tokens(len(self.vocabulary.symbols), self.length, PADDING)
+
+    def rows(self, rows: Rows) -> Tensor:
+        return pad(self.vocabulary.encode(strings(rows, self.name)), self.length)
+
+    def table(self, table: Columns) -> Tensor:
+        return pad(self.vocabulary.encode([str(v) for v in column(table, self.name)]), self.length)
+
+    def notes(self) -> dict[str, Any]:
+        return {"length": self.length, **vocabulary_notes(self.tokens, self.vocabulary)}
+
+
+class VectorEncoder:
+    """Columns of numbers, scaled, and of categories, one place for each, joined to one vector."""
+
+    def __init__(self, train: Rows, kinds: dict[str, str], normalize: Normalize) -> None:
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._widths: dict[str, int] = {}
+        self._scalers: dict[str, scaling.Scaler] = {}
+        for name, kind in kinds.items():
+            if kind == "category":
+                self._names[name] = category_names(train, name)
+                self._widths[name] = len(self._names[name])
+            else:
+                numbers = train.numbers(name)
+                self._widths[name] = numbers.shape[1]
+                self._scalers[name] = scaling.fit(numbers, normalize)
+        self.train = self.rows(train)
+
+    @property
+    def spec(self) -> Spec:
+        return Vector(sum(self._widths.values()))
+
+    def rows(self, rows: Rows) -> Tensor:
+        parts = []
+        for name, width in self._widths.items():
+            if name in self._names:
+                parts.append(self._one_hot(name, category_values(rows, name)))
+                continue
+            numbers = rows.numbers(name)
+            if numbers.shape[1] != width:
+                found = f"column {name!r} of split {rows.split!r} has lists of {numbers.shape[1]} numbers"
+                raise mistake(found, f"{width} as in training")
+            parts.append(self._scalers[name](numbers))
+        return torch.cat(parts, 1)
+
+    def table(self, table: Columns) -> Tensor:
+        parts = []
+        for name, width in self._widths.items():
+            flat = [f"{name}_{i}" for i in range(width)]
+            if name in self._names:
+                parts.append(self._one_hot(name, [category_text(v) for v in column(table, name)]))
+            elif name not in table and flat[0] in table:
+                parts.append(self._scalers[name](number_table(table, flat)))
+            else:
+                parts.append(self._scalers[name](to_numbers(column(table, name), name, width)))
+        return torch.cat(parts, 1)
+
+    def notes(self) -> dict[str, Any]:
+        scaled = {name: scaler.notes() for name, scaler in self._scalers.items()}
+        return {**scaled, **{name: {"categories": list(names)} for name, names in self._names.items()}}
+
+    def _one_hot(self, name: str, values: Sequence[str]) -> Tensor:
+        number = {value: i for i, value in enumerate(self._names[name])}
+        # A category that training never showed has no place of its own: all zeros.
+        extra = len(number)
+        index = torch.tensor([number.get(v, extra) for v in values], dtype=torch.int64)
+        return torch.nn.functional.one_hot(index, extra + 1)[:, :extra].float()
+
+
+def strings(rows: Rows, name: str) -> list[str]:
+    """A column of texts."""
+    if rows.type(name) != "string":
+        raise mistake(f"column {name!r} of split {rows.split!r} holds {rows.shown_type(name)}", "text")
+    return rows.values(name)
+
+
+def category_text(value: Any) -> str:
+    """A category as a person writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def category_values(rows: Rows, name: str) -> list[str]:
+    """A column of categories or classes, by name."""
+    names = rows.class_names(name)
+    kind = rows.type(name)
+    if kind in ("list", "image", "other"):
+        found = f"column {name!r} of split {rows.split!r} holds {rows.shown_type(name)}"
+        raise mistake(found, "one category in every row")
+    values = rows.values(name)
+    if names is None:
+        return [category_text(v) for v in values]
+    for row, value in enumerate(values):
+        if not 0 <= value < len(names):
+            raise mistake(
+                f"column {name!r}, {rows.where(row)}: {value}, which is no class",
+                f"0 to {len(names) - 1}",
+                "a split without labels cannot serve; splits: {test: cut} takes a share of train instead",
+            )
+    return [names[v] for v in values]
+
+
+def category_names(rows: Rows, name: str, *others: Rows) -> tuple[str, ...]:
+    """The categories of a column, as its type lists them or sorted as numbers or texts."""
+    named = rows.class_names(name)
+    if named is not None:
+        return tuple(named)
+    found = {value for r in (rows, *others) for value in category_values(r, name)}
+    return tuple(sorted(found, key=_by_number))
+
+
+def _by_number(text: str) -> tuple[bool, float, str]:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    return (False, number, text) if math.isfinite(number) else (True, 0.0, text)
+
+
+def vocabulary_notes(tokens: str, vocabulary: Vocabulary) -> dict[str, Any]:
+    """What a vocabulary holds; all its symbols where they are few."""
+    symbols = vocabulary.symbols
+    digest = hashlib.sha256("\x1f".join(symbols).encode()).hexdigest()
+    few = {"symbols": list(symbols)} if len(symbols) <= SHOWN else {}
+    return {"tokens": tokens, "vocab": len(symbols), "vocabulary": digest, **few}

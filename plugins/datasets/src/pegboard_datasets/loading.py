@@ -1,0 +1,119 @@
+"""Where the rows of `hub` come from: the hub, its local mirror, or files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .hub_options import READERS, Hub, local_files, looks_local
+from .mistakes import mistake, unknown
+from .rows import Rows
+
+NAMES = {"val": ("validation", "valid", "val", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The splits of a source by their own names."""
+
+    splits: dict[str, Rows]
+    source: str
+    licence: str
+    folder: Path  # paths of pictures are relative to it
+
+
+def load(config: Hub) -> Loaded:
+    """Load what the config names; nothing is downloaded where it stands in the mirror or is local."""
+    files = local_files(config.path)
+    if files and not (len(files) == 1 and os.path.isdir(files[0])):
+        return _loaded(_read_files({"train": files}), config, Path(files[0]).parent)
+    if files:
+        return _load_folder(Path(files[0]), config)
+    if looks_local(config.path):
+        raise mistake(f"there is no file or folder {config.path!r}", "a path that exists, or a hub id")
+    mirror = _mirror(config.path)
+    if mirror is not None:
+        return _load_folder(mirror, config)
+    options = {"name": config.subset, "revision": config.revision, "data_files": config.files or None}
+    return _loaded(_call(config.path, config.path, **options), config, Path())
+
+
+def _load_folder(folder: Path, config: Hub) -> Loaded:
+    if config.files:
+        found = {split: local_files(str(folder / pattern)) for split, pattern in config.files.items()}
+        for split, paths in found.items():
+            if not paths:
+                raise mistake(f"files.{split}: no file {config.files[split]!r} in {str(folder)!r}")
+        return _loaded(_read_files(found), config, folder)
+    subset = config.subset
+    if subset is not None:
+        import datasets  # type: ignore[import-untyped]
+
+        known = datasets.get_dataset_config_names(str(folder))
+        if subset not in known and known != ["default"]:
+            raise unknown("subset", subset, known)
+        # A mirror of one subset alone has no names for them.
+        subset = subset if subset in known else None
+    return _loaded(_call(config.path, str(folder), name=subset), config, folder)
+
+
+def _mirror(path: str) -> Path | None:
+    root = os.environ.get("PEGBOARD_DATA")
+    folder = Path(root, "hub", path) if root else None
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def _read_files(files: Mapping[str, list[str]]) -> Any:
+    suffixes = sorted({Path(path).suffix for paths in files.values() for path in paths})
+    if len(suffixes) != 1 or suffixes[0] not in READERS:
+        raise mistake(f"files in {', '.join(suffixes)}", f"one of {', '.join(READERS)}, the same for all")
+    more = {"sep": "\t"} if suffixes[0] == ".tsv" else {}
+    first = next(iter(files.values()))[0]
+    return _call(first, READERS[suffixes[0]], data_files={k: list(v) for k, v in files.items()}, **more)
+
+
+def _call(shown: str, path: str, **options: Any) -> Any:
+    import datasets
+
+    try:
+        return datasets.load_dataset(path, **{k: v for k, v in options.items() if v is not None})
+    except Exception as error:  # whatever the library or the network says, a person reads it here
+        first = next(iter(str(error).splitlines()), "")
+        cause = f" ({type(error.__cause__).__name__}: {error.__cause__})" if error.__cause__ else ""
+        raise mistake(
+            f"{shown!r} could not be loaded: {type(error).__name__}: {first}{cause}",
+            "an id of the Hugging Face hub, or a path of files that can be read",
+            "without a network, PEGBOARD_DATA=folder finds an id in folder/hub",
+        ) from error
+
+
+def _loaded(splits: Any, config: Hub, folder: Path) -> Loaded:
+    rows = {str(name): Rows(data, str(name)) for name, data in splits.items()}
+    licences = {data.info.license for data in splits.values() if data.info.license}
+    return Loaded(rows, config.path, ", ".join(sorted(licences)) or "not stated", folder)
+
+
+def choose(loaded: Loaded, config: Hub) -> tuple[Rows, Rows | None, Rows | None]:
+    """The splits of the source that train, validate and test; None where a share is to be cut."""
+    wanted, splits = config.splits, loaded.splits
+    if wanted.train != "auto":
+        train = _named(splits, wanted.train, "train")
+    elif len(splits) == 1:
+        train = next(iter(splits.values()))
+    else:
+        train = _named(splits, "train", "train")
+    others = []
+    for role, name in (("val", wanted.val), ("test", wanted.test)):
+        if name == "auto":
+            name = next((n for n in NAMES[role] if n in splits and splits[n] is not train), "cut")
+        others.append(None if name == "cut" else _named(splits, name, role))
+    return train, others[0], others[1]
+
+
+def _named(splits: Mapping[str, Rows], name: str, role: str) -> Rows:
+    if name not in splits:
+        raise unknown("split", name, splits, f"name one with splits: {{{role}: ...}}")
+    return splits[name]

@@ -1,0 +1,90 @@
+"""The made data sets as splits."""
+
+from __future__ import annotations
+
+from pegboard import Context, DataSpec, Splits
+from torch import Generator
+
+from . import made, options
+from .assembly import Origin, vector_splits
+from .made import Lesson, Points
+from .options import MadeClasses, MadeValues, teacher_spec
+
+MADE = Origin("made by formula", "none needed")
+SHOWN = 1000  # weights of a teacher that the notes hold at most
+
+
+def xor(config: options.Xor, context: Context) -> Splits:
+    """Corners of a cube with their parity."""
+    points = made.xor(config.samples, config.bits, config.noise, generator=_stream(config, context, "xor"))
+    return _classes(points, config, options.xor_spec(config))
+
+
+def moons(config: options.Moons, context: Context) -> Splits:
+    """Two half circles."""
+    points = made.moons(config.samples, config.noise, generator=_stream(config, context, "moons"))
+    return _classes(points, config, options.moons_spec(config))
+
+
+def circles(config: options.Circles, context: Context) -> Splits:
+    """Two circles."""
+    stream = _stream(config, context, "circles")
+    points = made.circles(config.samples, config.noise, config.factor, generator=stream)
+    return _classes(points, config, options.circles_spec(config))
+
+
+def spirals(config: options.Spirals, context: Context) -> Splits:
+    """Arms of a spiral."""
+    stream = _stream(config, context, "spirals")
+    points = made.spirals(config.samples, config.classes, config.turns, config.noise, generator=stream)
+    return _classes(points, config, options.spirals_spec(config))
+
+
+def blobs(config: options.Blobs, context: Context) -> Splits:
+    """Gaussian clouds."""
+    stream = _stream(config, context, "blobs")
+    points = made.blobs(
+        config.samples, config.classes, config.features, config.noise, config.box, generator=stream
+    )
+    return _classes(points, config, options.blobs_spec(config))
+
+
+def linear_teacher(config: options.LinearTeacher, context: Context) -> Splits:
+    """An affine map."""
+    stream = _stream(config, context, "linear_teacher")
+    lesson = made.linear_teacher(
+        config.samples, config.features, config.outputs, config.noise, generator=stream
+    )
+    return _values(lesson, config, teacher_spec(config))
+
+
+def polynomial_teacher(config: options.PolynomialTeacher, context: Context) -> Splits:
+    """A polynomial."""
+    lesson = made.polynomial_teacher(
+        config.samples,
+        config.features,
+        config.degree,
+        config.outputs,
+        config.coefficients,
+        config.noise,
+        generator=_stream(config, context, "polynomial_teacher"),
+    )
+    return _values(lesson, config, teacher_spec(config))
+
+
+def _stream(config: MadeClasses | MadeValues, context: Context, name: str) -> Generator:
+    # A context of its own: the samples depend on the seed and on nothing else in the run.
+    seed = context.seed if config.seed is None else config.seed
+    return Context(seed=seed, key=name).generator("samples", "cpu")
+
+
+def _classes(points: Points, config: MadeClasses, spec: DataSpec) -> Splits:
+    columns = [f"x{i}" for i in range(points.x.shape[1])]
+    return vector_splits(points.x, points.y, spec, config, MADE, columns)
+
+
+def _values(lesson: Lesson, config: MadeValues, spec: DataSpec) -> Splits:
+    columns = [f"x{i}" for i in range(lesson.x.shape[1])]
+    teacher = {"weight": lesson.weight.tolist(), "bias": lesson.bias.tolist()}
+    extra = {"teacher": teacher} if lesson.weight.numel() <= SHOWN else {}
+    return vector_splits(lesson.x, lesson.y, spec, config, MADE, columns, extra=extra)

@@ -1,0 +1,24 @@
+"""Errors that say what was found, what was expected, what is nearest and how to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from pegboard import PegboardError
+
+
+def mistake(what: str, expected: str = "", hint: str = "") -> PegboardError:
+    """An error with one line for each thing a person needs."""
+    lines = [what, f"  expected: {expected}" if expected else "", f"  fix: {hint}" if hint else ""]
+    return PegboardError("\n".join(filter(None, lines)))
+
+
+def unknown(what: str, name: str, known: Iterable[str], hint: str = "") -> PegboardError:
+    """An error for a name that is not among those known, with the nearest of them."""
+    known = list(known)
+    folded = {k.casefold(): k for k in reversed(known)}
+    close = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
+    nearest = f"; nearest: {folded[close[0]]!r}" if close else ""
+    shown = ", ".join(map(repr, known[:20])) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return mistake(f"{what} {name!r} is not there{nearest}", shown or "at least one", hint)

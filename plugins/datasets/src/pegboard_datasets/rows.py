@@ -1,0 +1,133 @@
+"""Rows of a Hugging Face data set, read column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy
+import pyarrow  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+import torch
+from torch import Tensor
+
+from .mistakes import mistake, unknown
+
+ColumnType = Literal["image", "classes", "bool", "integer", "float", "string", "list", "other"]
+
+
+class Rows:
+    """Some rows of one split; only what is asked for is read."""
+
+    def __init__(self, data: Any, split: str, index: Tensor | None = None) -> None:
+        self.data, self.split, self.index = data, split, index
+
+    def __len__(self) -> int:
+        return len(self.data) if self.index is None else len(self.index)
+
+    def take(self, index: Tensor) -> Rows:
+        """The rows with these numbers."""
+        return Rows(self.data, self.split, index if self.index is None else self.index[index])
+
+    def need(self, columns: Iterable[str]) -> None:
+        """Raise where a column is not there."""
+        for name in columns:
+            if name not in self.data.features:
+                raise unknown(f"column of split {self.split!r}", name, self.data.features)
+
+    def type(self, name: str) -> ColumnType:
+        """What the column says that it holds."""
+        return _type(self.data.features[name])
+
+    def shown_type(self, name: str) -> str:
+        """The column's type, for people."""
+        return str(self.data.features[name])
+
+    def class_names(self, name: str) -> list[str] | None:
+        """Names of the classes of a column of labels, or of lists of them."""
+        feature = self.data.features[name]
+        inner = getattr(feature, "feature", None)
+        names = getattr(feature, "names", None) or getattr(inner, "names", None)
+        return None if names is None else [str(n) for n in names]
+
+    def where(self, row: int) -> str:
+        """How a person finds a row of these."""
+        row = row if self.index is None else int(self.index[row])
+        return f"split {self.split!r}, row {row} (0 is the first)"
+
+    def arrow(self, name: str) -> pyarrow.Array:
+        """The column as it is stored."""
+        data = self.data.with_format("arrow", columns=[name])
+        table = data[:] if self.index is None else data[self.index.tolist()]
+        column = table.column(name).combine_chunks()
+        if isinstance(column, pyarrow.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pyarrow.array([], column.type)
+        return column.storage if isinstance(column, pyarrow.ExtensionArray) else column
+
+    def values(self, name: str) -> list[Any]:
+        """The column as Python values; an empty place is an error."""
+        column = self.arrow(name)
+        self._full(column, name)
+        return list(column.to_pylist())
+
+    def numbers(self, name: str) -> Tensor:
+        """A column of numbers, or of lists of as many, as a double tensor (rows, width)."""
+        column = self.arrow(name)
+        rows, width = len(column), 1
+        self._full(column, name)
+        while _is_list(column.type):
+            lengths = pyarrow.compute.list_value_length(column).to_numpy(zero_copy_only=False)
+            odd = numpy.flatnonzero(lengths != lengths[0]) if len(lengths) else lengths
+            if len(odd):
+                # Rows of the outer list: an inner one is counted in its own row.
+                row = int(odd[0]) // max(width, 1)
+                raise mistake(
+                    f"column {name!r}, {self.where(row)}: {lengths[odd[0]]} numbers",
+                    f"{lengths[0]} in every row",
+                )
+            width *= int(lengths[0]) if len(lengths) else 1
+            column = column.flatten()
+        plain = column.type
+        if not (pyarrow.types.is_integer(plain) or pyarrow.types.is_floating(plain) or _is_bool(plain)):
+            raise mistake(f"column {name!r} of split {self.split!r} holds {plain}", "numbers")
+        flat = column.to_numpy(zero_copy_only=False)
+        array = numpy.array(flat, dtype=numpy.float64).reshape(rows, width)
+        bad = numpy.flatnonzero(~numpy.isfinite(array).all(1))
+        if len(bad):
+            found = array[bad[0]][~numpy.isfinite(array[bad[0]])][0]
+            raise mistake(f"column {name!r}, {self.where(int(bad[0]))}: {found}", "a finite number")
+        return torch.from_numpy(array)
+
+    def _full(self, column: pyarrow.Array, name: str) -> None:
+        if column.null_count:
+            row = int(numpy.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise mistake(f"column {name!r}, {self.where(row)}: nothing", "a value in every row")
+
+
+def _type(feature: Any) -> ColumnType:
+    kind = type(feature).__name__
+    if kind == "Image":
+        return "image"
+    if kind == "ClassLabel":
+        return "classes"
+    if kind in ("Sequence", "List", "LargeList") or kind.startswith("Array") or isinstance(feature, list):
+        return "list"
+    dtype = str(getattr(feature, "dtype", ""))
+    if kind != "Value":
+        return "other"
+    if dtype in ("string", "large_string"):
+        return "string"
+    if dtype == "bool":
+        return "bool"
+    if dtype.startswith(("int", "uint")):
+        return "integer"
+    return "float" if dtype.startswith("float") else "other"
+
+
+def _is_list(kind: pyarrow.DataType) -> bool:
+    types = pyarrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_bool(kind: pyarrow.DataType) -> bool:
+    return bool(pyarrow.types.is_boolean(kind))

@@ -1,0 +1,128 @@
+"""Text -> numbers of symbols: characters, words, or pieces found by a trained tokenizer."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .hub_options import PADDING, Symbols
+from .mistakes import mistake
+
+PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
+TRAINED_VOCAB = 8192
+WORD = re.compile(r"\w+|[^\w\s]")
+
+SPLIT: dict[str, Callable[[str], Iterable[str]]] = {
+    "words": WORD.findall,
+    "whitespace": str.split,
+    "characters": list,
+}
+
+
+class Vocabulary(Protocol):
+    """Symbols, each with a number, and the way from text to numbers and back."""
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols in the order of their numbers."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of the symbols of each text."""
+        ...
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The text of these numbers, as far as the symbols keep it."""
+        ...
+
+
+class SplitVocabulary:
+    """Symbols found by a rule: characters or words."""
+
+    def __init__(self, symbols: Sequence[str], tokens: str, lowercase: bool = False) -> None:
+        self.symbols, self.tokens, self.lowercase = tuple(symbols), tokens, lowercase
+        self._numbers = {symbol: number for number, symbol in enumerate(self.symbols)}
+        self._unknown = self._numbers.get(UNKNOWN)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        split, numbers, unknown = SPLIT[self.tokens], self._numbers, self._unknown
+        encoded = []
+        for text in texts:
+            symbols = split(text.lower() if self.lowercase else text)
+            try:
+                encoded.append([numbers[s] if unknown is None else numbers.get(s, unknown) for s in symbols])
+            except KeyError as error:
+                raise mistake(
+                    f"the symbol {error.args[0]!r} is not in the vocabulary",
+                    f"one of the {len(numbers)} symbols of the training text",
+                    "give the column unknown: true",
+                ) from None
+        return encoded
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        return ("" if self.tokens == "characters" else " ").join(
+            self.symbols[n] for n in numbers if self.symbols[n] != PAD
+        )
+
+
+class TrainedVocabulary:
+    """Pieces of words found by a tokenizer that was trained on the text."""
+
+    def __init__(self, tokenizer: Any, lowercase: bool = False) -> None:
+        self._tokenizer, self.lowercase = tokenizer, lowercase
+        known = tokenizer.get_vocab(with_added_tokens=True)
+        self.symbols = tuple(sorted(known, key=known.__getitem__))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        texts = [t.lower() for t in texts] if self.lowercase else list(texts)
+        return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(numbers), skip_special_tokens=True))
+
+
+def fit_vocabulary(
+    texts: Sequence[str],
+    tokens: Symbols = "words",
+    vocab: int | None = None,
+    *,
+    lowercase: bool = False,
+    pad: bool = True,
+    unknown: bool = True,
+    end: bool = False,
+) -> Vocabulary:
+    """A vocabulary of these texts: special symbols first, then characters in order of their code
+    point, or words from the most frequent on; with `vocab` only so many in all."""
+    special = [s for s, wanted in ((PAD, pad), (UNKNOWN, unknown), (END, end)) if wanted]
+    if tokens not in SPLIT:
+        from .tokenizing import train_tokenizer
+
+        lowered = [t.lower() for t in texts] if lowercase else texts
+        return TrainedVocabulary(train_tokenizer(lowered, tokens, vocab or TRAINED_VOCAB, special), lowercase)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(SPLIT[tokens](text.lower() if lowercase else text))
+    room = None if vocab is None else max(vocab - len(special), 0)
+    ranked = sorted(counts.keys() - set(special), key=lambda s: (-counts[s], s))[:room]
+    return SplitVocabulary(
+        special + (sorted(ranked) if tokens == "characters" else ranked), tokens, lowercase
+    )
+
+
+def pad(encoded: Sequence[Sequence[int]], length: int) -> Tensor:
+    """The first `length` numbers of each text, filled up with the padding: int64 (texts, length)."""
+    rows = [[*row[:length], *[PADDING] * (length - len(row))] for row in encoded]
+    return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), length)
+
+
+def chunks(stream: Sequence[int], length: int) -> tuple[Tensor, Tensor]:
+    """Neighbouring pieces of a stream, and the same shifted by one: two int64 tensors (n, length)."""
+    numbers = torch.tensor(stream, dtype=torch.int64)
+    count = max(len(numbers) - 1, 0) // length
+    end = count * length
+    return numbers[:end].reshape(count, length), numbers[1 : end + 1].reshape(count, length)

@@ -1,0 +1,54 @@
+"""Dropout: zero a random share of units in training. This module imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pegboard import Context, Facts, Ge, Length, Lt, Matches, Problem, Regularizer, Trick, hookimpl
+
+Site = Annotated[
+    str,
+    Matches(
+        r"input|embedding|affine|hidden|attention|residual|pooled|logits|[\w-]+:[\w-]+",
+        "input, embedding, affine, hidden, attention, residual, pooled, logits, or a plugin's own (acme:x)",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Zero a random share of units in training, and scale up the rest.
+
+    `p` is the share that is dropped. What is kept is divided by `1 - p`, so that nothing is left
+    to do in evaluation. The usual shares are 0.5 for hidden units and 0.2 for inputs.
+    """
+
+    p: Annotated[float, Ge(0), Lt(1)] = 0.5  # share dropped
+    sites: Annotated[tuple[Site, ...], Length(1)] = ("hidden",)  # pegs it hangs on
+    form: Literal["element", "feature"] = "element"  # drop single numbers, or whole features of a sample
+
+
+def check(config: Dropout, facts: Facts) -> Iterator[Problem]:
+    pegs = facts.model.pegs if facts.model else ()
+    if facts.model and pegs and not set(pegs).intersection(config.sites):
+        yield Problem(
+            f"dropout hangs on {', '.join(config.sites)}, where the model {facts.model.name!r} has no pegs",
+            field="sites",
+            expected=f"at least one of {', '.join(pegs)}",
+            hint=f"set sites: [{pegs[-1]}]",
+        )
+
+
+def build(config: Dropout, context: Context) -> Trick:
+    from .trick import DropoutTrick
+
+    return DropoutTrick(config)
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[Dropout]]:
+    return [
+        Regularizer("dropout", Dropout, build, check=check, stages={"hang": "drop"}, after=("batchnorm",))
+    ]

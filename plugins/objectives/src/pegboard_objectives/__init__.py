@@ -1,0 +1,221 @@
+"""The losses of supervised learning, each with its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pegboard import (
+    Classes,
+    Context,
+    Facts,
+    Ge,
+    Gt,
+    Labels,
+    Length,
+    Objective,
+    ObjectivePart,
+    Problem,
+    Spec,
+    Tokens,
+    Values,
+    hookimpl,
+)
+
+from .checks import check_class_weights, check_metrics, check_pos_weight, check_two_classes, raise_problems
+
+Positive = Annotated[float, Gt(0)]
+Positives = Annotated[tuple[Positive, ...], Length(1)]
+Measure = Literal["r2", "mae", "rmse", "mse"]
+Score = Literal["accuracy", "topk", "f1", "auroc"]
+Either = Literal["r2", "mae", "rmse", "mse", "accuracy", "topk", "f1", "auroc"]
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Cross entropy of a softmax over classes or tokens; targets are indices or distributions."""
+
+    class_weights: tuple[Annotated[float, Ge(0)], ...] | None = None  # weight of each class; null: all alike
+    metrics: tuple[Literal["accuracy", "topk", "f1", "auroc", "ece"], ...] | None = (
+        None  # to measure; null: the usual
+    )
+    k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropy:
+    """Cross entropy of a sigmoid: one output for two classes, or one for each of several labels."""
+
+    pos_weight: Positives | None = None  # weight of positive cases: one number, or one for each label
+    metrics: tuple[Literal["accuracy", "f1", "auroc", "ece"], ...] | None = (
+        None  # to measure; null: the usual
+    )
+
+
+@dataclass(frozen=True)
+class Mse:
+    """Squared error of real values, or of scores for classes against one-hot targets."""
+
+    features: Literal["mean", "sum"] = "mean"  # how the squares of one sample are put together
+    metrics: tuple[Either, ...] | None = None  # r2 to mse for values, others for classes; null: the usual
+    k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
+
+
+@dataclass(frozen=True)
+class L1:
+    """Absolute error of real values."""
+
+    features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
+    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+
+
+@dataclass(frozen=True)
+class Huber:
+    """Half the squared error of real values near the target, absolute error further off."""
+
+    delta: Positive = 1.0  # error at which the square becomes a line
+    features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
+    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+
+
+@dataclass(frozen=True)
+class Hinge:
+    """Hinge loss of a support vector machine: one output for two classes, else a score for each."""
+
+    squared: bool = False  # square the violation of the margin
+    multiclass: Literal["crammer_singer", "weston_watkins"] = "crammer_singer"  # worst wrong class, or all
+    metrics: tuple[Score, ...] | None = None  # to measure; null: the usual
+    k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Perceptron loss: how far a wrong decision is from right; one output for two classes."""
+
+    metrics: tuple[Score, ...] | None = None  # to measure; null: the usual
+    k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
+
+
+def _check_cross_entropy(config: CrossEntropy, facts: Facts) -> Iterator[Problem]:
+    yield from check_class_weights(config.class_weights, facts)
+    yield from check_metrics(config.metrics, facts, config.k)
+
+
+def _check_binary(config: BinaryCrossEntropy, facts: Facts) -> Iterator[Problem]:
+    yield from check_two_classes(facts)
+    yield from check_pos_weight(config.pos_weight, facts)
+    yield from check_metrics(config.metrics, facts)
+
+
+def _check_ranked(config: Mse | Hinge | Perceptron, facts: Facts) -> Iterator[Problem]:
+    yield from check_metrics(config.metrics, facts, config.k)
+
+
+def _check_values(config: L1 | Huber, facts: Facts) -> Iterator[Problem]:
+    yield from check_metrics(config.metrics, facts)
+
+
+def _one_output(config: BinaryCrossEntropy, target: Spec) -> int | None:
+    return target.size if isinstance(target, Labels) else 1
+
+
+def _one_for_two(config: Hinge | Perceptron, target: Spec) -> int | None:
+    return 1 if target.size == 2 else target.size
+
+
+# A build function checks once more: sizes that only the data knows were not there before.
+def build_cross_entropy(config: CrossEntropy, context: Context) -> Objective:
+    from .builders import cross_entropy
+
+    raise_problems("cross_entropy", _check_cross_entropy(config, Facts(spec=context.spec)))
+    return cross_entropy(config, context)
+
+
+def build_binary_cross_entropy(config: BinaryCrossEntropy, context: Context) -> Objective:
+    from .builders import binary_cross_entropy
+
+    raise_problems("binary_cross_entropy", _check_binary(config, Facts(spec=context.spec)))
+    return binary_cross_entropy(config, context)
+
+
+def build_mse(config: Mse, context: Context) -> Objective:
+    from .builders import mse
+
+    raise_problems("mse", _check_ranked(config, Facts(spec=context.spec)))
+    return mse(config, context)
+
+
+def build_l1(config: L1, context: Context) -> Objective:
+    from .builders import l1
+
+    raise_problems("l1", _check_values(config, Facts(spec=context.spec)))
+    return l1(config, context)
+
+
+def build_huber(config: Huber, context: Context) -> Objective:
+    from .builders import huber
+
+    raise_problems("huber", _check_values(config, Facts(spec=context.spec)))
+    return huber(config, context)
+
+
+def build_hinge(config: Hinge, context: Context) -> Objective:
+    from .builders import hinge
+
+    raise_problems("hinge", _check_ranked(config, Facts(spec=context.spec)))
+    return hinge(config, context)
+
+
+def build_perceptron(config: Perceptron, context: Context) -> Objective:
+    from .builders import perceptron
+
+    raise_problems("perceptron", _check_ranked(config, Facts(spec=context.spec)))
+    return perceptron(config, context)
+
+
+@hookimpl
+def pegboard_objectives() -> list[ObjectivePart[Any]]:
+    return [
+        ObjectivePart(
+            "cross_entropy",
+            CrossEntropy,
+            build_cross_entropy,
+            check=_check_cross_entropy,
+            targets=(Classes, Tokens),
+            default_for=(Classes, Tokens),
+            soft=True,
+        ),
+        ObjectivePart(
+            "binary_cross_entropy",
+            BinaryCrossEntropy,
+            build_binary_cross_entropy,
+            check=_check_binary,
+            targets=(Classes, Labels),
+            default_for=(Labels,),
+            outputs=_one_output,
+            soft=True,
+        ),
+        ObjectivePart(
+            "mse",
+            Mse,
+            build_mse,
+            check=_check_ranked,
+            targets=(Values, Classes),
+            default_for=(Values,),
+            soft=True,
+        ),
+        ObjectivePart("l1", L1, build_l1, check=_check_values, targets=(Values,)),
+        ObjectivePart("huber", Huber, build_huber, check=_check_values, targets=(Values,)),
+        ObjectivePart(
+            "hinge", Hinge, build_hinge, check=_check_ranked, targets=(Classes,), outputs=_one_for_two
+        ),
+        ObjectivePart(
+            "perceptron",
+            Perceptron,
+            build_perceptron,
+            check=_check_ranked,
+            targets=(Classes,),
+            outputs=_one_for_two,
+        ),
+    ]

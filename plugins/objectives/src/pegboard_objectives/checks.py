@@ -1,0 +1,102 @@
+"""Rules between fields, and between a field and the target; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pegboard import Classes, Facts, Labels, PegboardError, Problem, Spec, Tokens, Values
+
+REGRESSION = ("r2", "mae", "rmse", "mse")
+CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece")
+
+
+def _target(facts: Facts) -> Spec | None:
+    return None if facts.spec is None else facts.spec.target
+
+
+def check_class_weights(weights: Sequence[float] | None, facts: Facts) -> Iterator[Problem]:
+    """One weight for each class, and not all of them 0."""
+    if weights is None:
+        return
+    target = _target(facts)
+    size = None if target is None else target.size
+    if size is not None and len(weights) != size:
+        yield Problem(
+            f"class_weights has {len(weights)} numbers, and the target is {target}",
+            "class_weights",
+            f"{size} numbers, one for each class",
+        )
+    elif not any(weights):
+        yield Problem(
+            "class_weights gives no class any weight",
+            "class_weights",
+            "at least one number above 0",
+            "set it to null to weigh all classes alike",
+        )
+
+
+def check_two_classes(facts: Facts) -> Iterator[Problem]:
+    """A single sigmoid tells two classes apart, not more."""
+    target = _target(facts)
+    if isinstance(target, Classes) and target.count not in (None, 2):
+        yield Problem(
+            f"binary_cross_entropy tells two classes apart, and the target is {target}",
+            "",
+            "Classes(2), or Labels",
+            "use the objective cross_entropy",
+        )
+
+
+def check_pos_weight(weights: Sequence[float] | None, facts: Facts) -> Iterator[Problem]:
+    """One number for all, or one for each label."""
+    if weights is None or len(weights) == 1:
+        return
+    target = _target(facts)
+    if isinstance(target, Labels):
+        expected = f"1 number, or {target.count}: one for each label"
+        wrong = target.count not in (None, len(weights))
+    else:
+        expected, wrong = "1 number, the weight of class 1", isinstance(target, Classes)
+    if wrong:
+        yield Problem(
+            f"pos_weight has {len(weights)} numbers, and the target is {target}", "pos_weight", expected
+        )
+
+
+def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = None) -> Iterator[Problem]:
+    """Each metric once, one that the target has, and a top-k that can be wrong."""
+    chosen = metrics or ()
+    for name in sorted({m for m in chosen if chosen.count(m) > 1}):
+        yield Problem(f"the metric {name!r} stands twice", "metrics", "each metric once")
+    target = _target(facts)
+    fitting: tuple[str, ...]
+    if isinstance(target, Values):
+        fitting = REGRESSION
+    elif isinstance(target, Labels):
+        fitting = ("accuracy", "f1", "auroc", "ece")
+    elif isinstance(target, Classes | Tokens):
+        fitting = CLASSIFICATION
+    else:
+        return
+    for name in chosen:
+        if name not in fitting:
+            yield Problem(f"{name!r} does not measure {target}", "metrics", f"of {', '.join(fitting)}")
+    if "topk" in chosen and k is not None and target.size is not None and k >= target.size:
+        yield Problem(
+            f"the top {k} of {target.size} classes always hold the right one",
+            "k",
+            f"k below {target.size}",
+            "lower k, or leave topk out of metrics",
+        )
+
+
+def raise_problems(part: str, problems: Iterable[Problem]) -> None:
+    """An error with every problem, where the data told too late for a check of the config."""
+    lines = []
+    for problem in problems:
+        where = f"objective.{problem.field}" if problem.field else f"objective {part}"
+        rest = [f"expected {problem.expected}"] if problem.expected else []
+        rest += [problem.hint] if problem.hint else []
+        lines.append("; ".join([f"{where}: {problem.message}", *rest]))
+    if lines:
+        raise PegboardError("\n".join(lines))

@@ -1,0 +1,406 @@
+"""The losses against torch, scikit-learn and closed forms."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pegboard import Batch, Classes, Context, DataSpec, Labels, Tokens, Values
+from pegboard_objectives import functional as losses
+from pegboard_objectives import pegboard_objectives
+from sklearn.metrics import hinge_loss, log_loss
+from torch import nn
+
+PARTS = {part.name: part for part in pegboard_objectives()}
+CLASSES, TOKENS, LABELS, VALUES = Classes(4), Tokens(6, 5), Labels(3), Values(2)
+CASES = [
+    ("cross_entropy", {}, CLASSES),
+    ("cross_entropy", {"class_weights": (1.0, 2.0, 0.5, 3.0)}, CLASSES),
+    ("cross_entropy", {}, TOKENS),
+    ("cross_entropy", {}, Tokens(6, 5, padding=0)),
+    ("binary_cross_entropy", {}, Classes(2)),
+    ("binary_cross_entropy", {"pos_weight": (3.0,)}, Classes(2)),
+    ("binary_cross_entropy", {"pos_weight": (3.0, 1.0, 0.5)}, LABELS),
+    ("mse", {}, VALUES),
+    ("mse", {"features": "sum"}, VALUES),
+    ("mse", {}, CLASSES),
+    ("l1", {}, VALUES),
+    ("huber", {"delta": 0.5, "features": "sum"}, VALUES),
+    ("hinge", {}, Classes(2)),
+    ("hinge", {"squared": True}, CLASSES),
+    ("hinge", {"multiclass": "weston_watkins"}, CLASSES),
+    ("perceptron", {}, Classes(2)),
+    ("perceptron", {}, CLASSES),
+]
+IDS = [f"{name}-{spec}-{'-'.join(fields)}" for name, fields, spec in CASES]
+
+
+def build(name, spec, device="cpu", **fields):
+    part = PARTS[name]
+    config = part.config(**fields)
+    outputs = part.outputs(config, spec) if part.outputs else spec.size
+    return part.build(config, Context(spec=DataSpec((), spec), outputs=outputs, device=device)), outputs
+
+
+def sample(spec, outputs, rows=12, seed=0):
+    """A random output and target of the spec's shapes."""
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(spec, Tokens):
+        output = torch.randn(rows, spec.length, outputs, generator=generator)
+        return output, torch.randint(1, spec.vocab, (rows, spec.length), generator=generator)
+    output = torch.randn(rows, outputs, generator=generator)
+    if isinstance(spec, Classes):
+        return output, torch.randint(spec.count, (rows,), generator=generator)
+    if isinstance(spec, Labels):
+        return output, torch.randint(2, (rows, outputs), generator=generator).float()
+    return output, torch.randn(rows, outputs, generator=generator)
+
+
+every_loss = pytest.mark.parametrize(("name", "fields", "spec"), CASES, ids=IDS)
+
+
+@every_loss
+@pytest.mark.catalogue("T072")
+def test_batch_loss_and_gradient_are_the_means_over_samples(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    output.requires_grad_()
+    each = torch.stack([objective.loss(output[i : i + 1], target[i : i + 1]) for i in range(len(output))])
+    if "class_weights" in fields:  # a mean weighted by the classes, by definition
+        share = torch.tensor(fields["class_weights"])[target]
+        expected = (each * share).sum() / share.sum()
+    else:
+        expected = each.mean()
+    loss = objective.loss(output, target)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, output, retain_graph=True), torch.autograd.grad(expected, output)
+    )
+
+
+@every_loss
+def test_weights_repeat_samples(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    times = torch.tensor([0, 1, 2, 3, 1, 0, 1, 4, 1, 2, 1, 1])
+    repeated = objective.loss(output.repeat_interleave(times, 0), target.repeat_interleave(times, 0))
+    torch.testing.assert_close(objective.loss(output, target, times.float()), repeated)
+    torch.testing.assert_close(objective.loss(output, target, 7.0 * times), repeated)
+    torch.testing.assert_close(objective.loss(output, target, torch.ones(12)), objective.loss(output, target))
+
+
+@every_loss
+def test_weights_of_zero_give_zero_and_not_nan(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    loss = objective.loss(output.requires_grad_(), target, torch.zeros(12))
+    loss.backward()
+    assert loss == 0
+    assert (output.grad == 0).all()
+
+
+@every_loss
+@pytest.mark.parametrize("weighted", [False, True])
+def test_extreme_outputs_give_finite_losses_and_gradients(name, fields, spec, weighted):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    for scale in (1e4, -1e4, 0.0):
+        extreme = (output.sign() * scale).requires_grad_()
+        loss = objective.loss(extreme, target, torch.ones(12) if weighted else None)
+        loss.backward()
+        assert loss.isfinite()
+        assert extreme.grad.isfinite().all()
+
+
+@every_loss
+@pytest.mark.parametrize("weighted", [False, True])
+def test_step_runs_on_the_meta_device(name, fields, spec, weighted):
+    objective, outputs = build(name, spec, device="meta", **fields)
+    output, target = sample(spec, outputs)
+    model = nn.Linear(outputs, outputs, device="meta")
+    [player] = objective.players(model)
+    weight = torch.ones(12, device="meta") if weighted else None
+    loss, out = player.loss(model, Batch((output.to("meta"),), target.to("meta"), weight))
+    loss.backward()
+    assert loss.shape == ()
+    assert out.shape == output.shape
+    assert model.weight.grad.is_meta
+
+
+@every_loss
+def test_player_descends_the_loss_of_the_objective(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    inputs, target = sample(spec, outputs)
+    model = nn.Linear(outputs, outputs)
+    model.bias.requires_grad_(False)
+    [player] = objective.players(model)
+    assert [n for n, _ in player.parameters] == ["weight"]
+    for weight in (None, torch.rand(12)):
+        loss, output = player.loss(model, Batch((inputs,), target, weight))
+        assert torch.equal(output, model(inputs))
+        assert torch.equal(loss, objective.loss(output, target, weight))
+
+
+@every_loss
+def test_double_precision_passes_gradcheck(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs, rows=4)
+    target = target.double() if target.is_floating_point() else target
+    weight = torch.tensor([1.0, 2.0, 0.5, 1.0], dtype=torch.float64)
+    assert torch.autograd.gradcheck(
+        lambda x: objective.loss(x, target, weight), output.double().requires_grad_()
+    )
+
+
+@every_loss
+def test_half_precision_outputs_are_taken(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    targets = [target]
+    if PARTS[name].soft and isinstance(spec, Classes | Tokens):
+        targets.append(F.one_hot(target, spec.size).float())
+    for target in targets:
+        for weight in (None, torch.rand(12)):
+            expected = objective.loss(output, target, weight)
+            found = objective.loss(output.bfloat16(), target, weight)
+            torch.testing.assert_close(found.float(), expected, rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "spec"),
+    [(n, f, s) for n, f, s in CASES if PARTS[n].soft and isinstance(s, Classes | Tokens)],
+)
+@pytest.mark.catalogue("S4-031")
+def test_one_hot_targets_give_what_indices_give(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    soft = F.one_hot(target, spec.size).float()
+    for weight in (None, torch.rand(12)):
+        torch.testing.assert_close(
+            objective.loss(output, soft, weight), objective.loss(output, target, weight)
+        )
+
+
+@pytest.mark.catalogue("T074", "S4-031")
+def test_cross_entropy_equals_torch_and_scikit_learn():
+    objective, _ = build("cross_entropy", CLASSES)
+    output, target = sample(CLASSES, 4, rows=50)
+    assert torch.equal(objective.loss(output, target), nn.CrossEntropyLoss()(output, target))
+    reference = log_loss(target, output.double().softmax(-1), labels=range(4))
+    assert objective.loss(output, target).item() == pytest.approx(reference, abs=1e-6)
+    ten, _ = build("cross_entropy", Classes(10))
+    assert ten.loss(torch.zeros(3, 10), torch.tensor([0, 5, 9])).item() == pytest.approx(2.302585, abs=1e-6)
+
+
+@pytest.mark.catalogue("T003")
+def test_exact_soft_classifier_has_no_cross_entropy():
+    objective, _ = build("cross_entropy", CLASSES)
+    target = torch.arange(4)
+    assert objective.loss(1e4 * F.one_hot(target, 4).float(), target) == 0
+
+
+@pytest.mark.catalogue("S3-213")
+def test_cross_entropy_of_a_distribution_is_its_entropy_and_the_divergence():
+    objective, _ = build("cross_entropy", Classes(3))
+    p, q = torch.tensor([[[0.5, 0.3, 0.2]], [[0.1, 0.1, 0.8]]], dtype=torch.float64)
+
+    def divergence(a, b):
+        return (objective.loss(b.log(), a) + (a * a.log()).sum()).item()
+
+    assert divergence(p, q) == pytest.approx(0.857044, abs=1e-6)
+    assert divergence(q, p) == pytest.approx(0.838230, abs=1e-6)
+    assert divergence(p, p) == pytest.approx(0, abs=1e-12)
+    pairs = torch.randn(2, 10_000, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert min(divergence(a, b) for a, b in zip(*pairs.softmax(-1), strict=True)) > 0
+
+
+def test_class_weights_equal_torch_for_indices_with_sample_weights():
+    weights = (1.0, 2.0, 0.5, 3.0)
+    objective, _ = build("cross_entropy", CLASSES, class_weights=weights)
+    output, target = sample(CLASSES, 4)
+    tensor = torch.tensor(weights)
+    torch.testing.assert_close(objective.loss(output, target), F.cross_entropy(output, target, tensor))
+    weight = torch.rand(12)
+    each = F.cross_entropy(output, target, reduction="none")
+    expected = (weight * tensor[target] * each).sum() / (weight * tensor[target]).sum()
+    torch.testing.assert_close(objective.loss(output, target, weight), expected)
+
+
+def test_places_without_a_token_do_not_count():
+    objective, _ = build("cross_entropy", TOKENS)
+    output, target = sample(TOKENS, 6)
+    target[:, 3:] = -100
+    target[0] = -100
+    expected = F.cross_entropy(output[1:, :3].reshape(-1, 6), target[1:, :3].reshape(-1))
+    torch.testing.assert_close(objective.loss(output, target), expected)
+    # Distributions mark the same places by rows of zeros.
+    soft = F.one_hot(target.clamp(min=0), 6) * (target >= 0).unsqueeze(-1)
+    torch.testing.assert_close(objective.loss(output, soft.float()), expected)
+    # A sequence weighs by its places.
+    weight = torch.rand(12)
+    each = F.cross_entropy(output.transpose(1, 2), target, reduction="none")
+    counted = (target >= 0) * weight[:, None]
+    torch.testing.assert_close(
+        objective.loss(output, target, weight), (each * weight[:, None]).sum() / counted.sum()
+    )
+
+
+def test_padding_of_the_spec_does_not_count():
+    objective, _ = build("cross_entropy", Tokens(6, 5, padding=0))
+    plain, _ = build("cross_entropy", TOKENS)
+    output, target = sample(TOKENS, 6)
+    padded, ignored = target.clone(), target.clone()
+    padded[:, 2:], ignored[:, 2:] = 0, -100
+    assert torch.equal(objective.loss(output, padded), plain.loss(output, ignored))
+
+
+def test_a_batch_of_padding_alone_has_loss_zero():
+    objective, _ = build("cross_entropy", TOKENS)
+    output = torch.randn(2, 5, 6, requires_grad=True)
+    loss = objective.loss(output, torch.full((2, 5), -100))
+    loss.backward()
+    assert loss == 0
+    assert (output.grad == 0).all()
+
+
+@pytest.mark.catalogue("T035", "S3-044", "S4-024")
+def test_binary_cross_entropy_of_two_classes():
+    objective, outputs = build("binary_cross_entropy", Classes(2))
+    assert outputs == 1
+    logit = torch.linspace(-8, 8, 33, dtype=torch.float64).unsqueeze(-1).requires_grad_()
+    target = torch.arange(33) % 2
+    reference = nn.BCEWithLogitsLoss(reduction="sum")(logit.squeeze(-1), target.double())
+    loss = 33 * objective.loss(logit, target)
+    torch.testing.assert_close(loss, reference)
+    [slope] = torch.autograd.grad(loss, logit, create_graph=True)
+    torch.testing.assert_close(slope.squeeze(-1), logit.sigmoid().squeeze(-1) - target)
+    [curve] = torch.autograd.grad(slope.sum(), logit)
+    torch.testing.assert_close(curve, logit.sigmoid() * (1 - logit.sigmoid()))
+
+
+@pytest.mark.catalogue("S3-044", "S4-024")
+def test_binary_cross_entropy_is_convex_in_the_weights_of_a_line():
+    objective, _ = build("binary_cross_entropy", Classes(2))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(30, 3, dtype=torch.float64, generator=generator)
+    target = torch.randint(2, (30,), generator=generator)
+    w = torch.randn(3, 1, dtype=torch.float64, generator=generator).requires_grad_()
+    [slope] = torch.autograd.grad(objective.loss(x @ w, target), w)
+    torch.testing.assert_close(slope, x.T @ ((x @ w).sigmoid() - target.unsqueeze(-1)).detach() / 30)
+    hessian = torch.autograd.functional.hessian(lambda w: objective.loss(x @ w, target), w).reshape(3, 3)
+    assert torch.linalg.eigvalsh(hessian).min() >= -1e-10
+
+
+def test_binary_cross_entropy_equals_softmax_over_two():
+    objective, _ = build("binary_cross_entropy", Classes(2))
+    output, target = sample(Classes(2), 1)
+    two = torch.cat([torch.zeros_like(output), output], -1)
+    torch.testing.assert_close(objective.loss(output, target), F.cross_entropy(two, target))
+    soft = torch.rand(12, 1)
+    soft = torch.cat([1 - soft, soft], -1)
+    torch.testing.assert_close(objective.loss(output, soft), F.cross_entropy(two, soft))
+
+
+def test_pos_weight_weighs_positive_cases():
+    output, target = sample(LABELS, 3)
+    objective, outputs = build("binary_cross_entropy", LABELS, pos_weight=(3.0, 1.0, 0.5))
+    assert outputs == 3
+    chance = output.sigmoid()
+    each = -torch.tensor([3.0, 1.0, 0.5]) * target * chance.log() - (1 - target) * (1 - chance).log()
+    torch.testing.assert_close(objective.loss(output, target), each.mean())
+    single, _ = build("binary_cross_entropy", Classes(2), pos_weight=(3.0,))
+    expected = torch.tensor([math.log(2), 3 * math.log(2)]).mean()
+    torch.testing.assert_close(single.loss(torch.zeros(2, 1), torch.tensor([0, 1])), expected)
+
+
+@pytest.mark.catalogue("T029", "T073", "S3-021")
+def test_squared_error_over_features():
+    output, target = (x.double() for x in sample(VALUES, 2))
+    mean, _ = build("mse", VALUES)
+    total, _ = build("mse", VALUES, features="sum")
+    assert torch.equal(mean.loss(output, target), nn.MSELoss()(output, target))
+    torch.testing.assert_close(total.loss(output, target), nn.MSELoss(reduction="sum")(output, target) / 12)
+    torch.testing.assert_close(total.loss(output, target), 2 * mean.loss(output, target))
+    output.requires_grad_()
+    [slope] = torch.autograd.grad(total.loss(output, target), output)
+    torch.testing.assert_close(12 * slope, 2 * (output - target).detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_absolute_and_huber_error():
+    output, target = torch.tensor([[0.0], [0.0], [0.0]]), torch.tensor([[0.5], [-2.0], [4.0]])
+    l1, _ = build("l1", Values(1))
+    huber, _ = build("huber", Values(1), delta=2.0)
+    assert l1.loss(output, target).item() == pytest.approx(6.5 / 3)
+    assert huber.loss(output, target).item() == pytest.approx((0.125 + 2 + 2 * (4 - 1)) / 3)
+
+
+def test_squared_error_on_classes_compares_with_one_hot_rows():
+    objective, outputs = build("mse", Classes(3), features="sum")
+    assert outputs == 3
+    output = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    assert objective.loss(output, torch.tensor([0, 2])).item() == pytest.approx((0 + 1.5) / 2)
+
+
+def test_output_that_would_broadcast_is_refused():
+    objective, _ = build("mse", Values(1))
+    with pytest.raises(ValueError, match=r"gives \(4,\) and the target is \(4, 1\)"):
+        objective.loss(torch.zeros(4), torch.zeros(4, 1))
+
+
+@pytest.mark.catalogue("T053")
+def test_binary_hinge_at_its_margins():
+    objective, outputs = build("hinge", Classes(2))
+    assert outputs == 1
+    values = torch.tensor([2.0, 1.0, 0.0, -1.0])
+    for sign, index in ((1, 1), (-1, 0)):
+        found = [objective.loss(sign * v.reshape(1, 1), torch.tensor([index])).item() for v in values]
+        assert found == [0, 0, 1, 2]
+    inside = torch.tensor([[0.5]], requires_grad=True)
+    objective.loss(inside, torch.tensor([1])).backward()
+    assert inside.grad.item() == -1
+    squared, _ = build("hinge", Classes(2), squared=True)
+    assert squared.loss(torch.tensor([[-1.0], [0.5]]), torch.tensor([1, 1])).item() == (4 + 0.25) / 2
+
+
+def test_hinge_equals_scikit_learn():
+    binary, _ = build("hinge", Classes(2))
+    output, target = sample(Classes(2), 1)
+    assert binary.loss(output, target).item() == pytest.approx(hinge_loss(target, output.squeeze(-1)))
+    several, outputs = build("hinge", CLASSES)
+    output, target = sample(CLASSES, 4)
+    assert outputs == 4
+    assert several.loss(output, target).item() == pytest.approx(hinge_loss(target, output, labels=range(4)))
+
+
+@pytest.mark.parametrize("squared", [False, True])
+def test_weston_watkins_is_torch_margin_loss_times_classes(squared):
+    objective, _ = build("hinge", CLASSES, multiclass="weston_watkins", squared=squared)
+    output, target = sample(CLASSES, 4)
+    expected = 4 * F.multi_margin_loss(output, target, p=2 if squared else 1)
+    torch.testing.assert_close(objective.loss(output, target), expected)
+
+
+def test_perceptron_loss_is_zero_where_the_decision_is_right():
+    objective, outputs = build("perceptron", Classes(2))
+    assert outputs == 1
+    output = torch.tensor([[2.0], [2.0], [-0.5], [-0.5]])
+    assert objective.loss(output, torch.tensor([1, 0, 1, 0])).item() == (0 + 2 + 0.5 + 0) / 4
+    several, outputs = build("perceptron", Classes(3))
+    assert outputs == 3
+    output = torch.tensor([[3.0, 1.0, 0.0], [3.0, 1.0, 0.0]])
+    assert several.loss(output, torch.tensor([0, 2])).item() == (0 + 3) / 2
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_perceptron_makes_an_update_from_outputs_of_zero(count):
+    objective, outputs = build("perceptron", Classes(count))
+    output = torch.zeros(1, outputs, requires_grad=True)
+    objective.loss(output, torch.tensor([1])).backward()
+    assert output.grad.abs().max() == 1
+
+
+def test_margin_losses_refuse_an_output_too_many():
+    with pytest.raises(RuntimeError):
+        losses.binary_hinge(torch.zeros(2, 2), torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="size"):
+        losses.two_class_cross_entropy(torch.zeros(2, 2), torch.tensor([0, 1]))

@@ -1,0 +1,228 @@
+"""The metrics against scikit-learn, fed in batches with raw outputs and original targets."""
+
+import math
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from pegboard import Classes, Context, DataSpec, Labels, Tokens, Values
+from pegboard_objectives import pegboard_objectives
+from sklearn import metrics as sk
+
+PARTS = {part.name: part for part in pegboard_objectives()}
+CLASS_METRICS = ("accuracy", "topk", "f1", "auroc", "ece")
+
+
+def build(name, spec, **fields):
+    part = PARTS[name]
+    return part.build(part.config(**fields), Context(spec=DataSpec((), spec)))
+
+
+def measure(objective, output, target, batches=3):
+    """The figures, with every warning an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        metrics = objective.metrics()
+        for name, metric in metrics.items():
+            moved = metric.to("cpu")
+            assert isinstance(moved, type(metric)), name
+            for out, y in zip(output.chunk(batches), target.chunk(batches), strict=True):
+                metric.update(out, y)
+        return {name: metric.compute().item() for name, metric in metrics.items()}
+
+
+def logits(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def indices(count, *shape, seed=1):
+    return torch.randint(count, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def calibration_error(confidence, right, bins=15):
+    """Expected calibration error by its definition."""
+    total, edges = 0.0, np.linspace(0, 1, bins + 1)
+    for low, high in pairwise(edges):
+        inside = (confidence >= low) & (confidence < high)
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    return total
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "hinge", "perceptron", "mse"])
+def test_classification_equals_scikit_learn(name):
+    wanted = CLASS_METRICS if name == "cross_entropy" else CLASS_METRICS[:-1]
+    objective = build(name, Classes(7), metrics=wanted, k=3)
+    output, target = logits(90, 7), indices(7, 90)
+    found = measure(objective, output, target)
+    chance, decision = output.softmax(-1).numpy(), output.argmax(-1).numpy()
+    assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, decision))
+    assert found["top3"] == pytest.approx(sk.top_k_accuracy_score(target, chance, k=3))
+    assert found["f1"] == pytest.approx(sk.f1_score(target, decision, average="macro"))
+    assert found["auroc"] == pytest.approx(sk.roc_auc_score(target, chance, multi_class="ovr"), abs=1e-6)
+    if name == "cross_entropy":
+        expected = calibration_error(chance.max(-1), decision == target.numpy())
+        assert found["ece"] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["binary_cross_entropy", "hinge", "perceptron"])
+def test_one_output_for_two_classes_equals_scikit_learn(name):
+    objective = build(name, Classes(2))
+    output, target = 200 * logits(60, 1), indices(2, 60)  # scores at which a sigmoid is flat
+    found = measure(objective, output, target)
+    decision = (output > 0).squeeze(-1).numpy()
+    assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, decision))
+    assert found["f1"] == pytest.approx(sk.f1_score(target, decision, average="macro"))
+    assert found["auroc"] == pytest.approx(sk.roc_auc_score(target, output.squeeze(-1)))
+    assert ("ece" in found) == (name == "binary_cross_entropy")
+
+
+def test_one_output_and_two_agree():
+    output, target = logits(60, 1), indices(2, 60)
+    two = torch.cat([torch.zeros_like(output), output], -1)
+    one = measure(build("binary_cross_entropy", Classes(2)), output, target)
+    assert one == pytest.approx(measure(build("cross_entropy", Classes(2)), two, target))
+    assert set(one) == {"accuracy", "f1", "auroc", "ece"}
+
+
+def test_auroc_counts_ties_as_half():
+    objective = build("hinge", Classes(2), metrics=("auroc",))
+    output = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3]).float().unsqueeze(-1)
+    target = torch.tensor([0, 1, 0, 1, 1, 0, 1, 1])
+    expected = sk.roc_auc_score(target, output.squeeze(-1))
+    assert measure(objective, output, target)["auroc"] == pytest.approx(expected)
+
+
+def test_a_class_that_a_split_lacks_is_left_out():
+    objective = build("cross_entropy", Classes(4), metrics=CLASS_METRICS, k=2)
+    output, target = logits(60, 4), indices(3, 60)
+    found = measure(objective, output, target)
+    chance, decision = output.softmax(-1), output.argmax(-1)
+    each = [sk.roc_auc_score(target == c, chance[:, c]) for c in range(3)]
+    assert found["auroc"] == pytest.approx(np.mean(each), abs=1e-6)
+    expected = sk.f1_score(target, decision, average="macro", zero_division=0)
+    assert found["f1"] == pytest.approx(expected)
+
+
+def test_auroc_of_a_single_class_does_not_exist():
+    for name, count, outputs in (("binary_cross_entropy", 2, 1), ("cross_entropy", 3, 3)):
+        objective = build(name, Classes(count), metrics=("auroc", "accuracy"))
+        found = measure(objective, logits(9, outputs), torch.zeros(9).long())
+        assert math.isnan(found["auroc"])
+        assert math.isfinite(found["accuracy"])
+
+
+def test_metrics_that_saw_nothing_are_nan():
+    for objective in (
+        build("cross_entropy", Classes(3), metrics=("accuracy", "f1", "auroc", "ece")),
+        build("mse", Values(1)),
+    ):
+        assert all(metric.compute().isnan() for metric in objective.metrics().values())
+
+
+def test_reset_forgets():
+    target = indices(7, 30)
+    for metric in build("cross_entropy", Classes(7), metrics=CLASS_METRICS).metrics().values():
+        metric.update(logits(30, 7, seed=5), target)
+        metric.compute()
+        metric.reset()
+        metric.update(logits(30, 7), target)
+        again = metric.compute().item()
+        metric.reset()
+        metric.update(logits(30, 7), target)
+        assert metric.compute().item() == again
+
+
+@pytest.mark.catalogue("T004")
+def test_decision_is_the_argmax_of_logits_and_of_probabilities():
+    objective = build("cross_entropy", Classes(7))
+    output, target = logits(200, 7), indices(7, 200)
+    from_logits = measure(objective, output, target)["accuracy"]
+    assert from_logits == measure(objective, output.softmax(-1), target)["accuracy"]
+    assert (
+        from_logits == measure(objective, output, torch.nn.functional.one_hot(target, 7).float())["accuracy"]
+    )
+
+
+@pytest.mark.parametrize(("padding", "mark"), [(-1, -100), (0, 0), (0, -100)])
+def test_places_without_a_token_are_not_measured(padding, mark):
+    objective = build("cross_entropy", Tokens(6, 5, padding), metrics=CLASS_METRICS, k=3)
+    flat = build("cross_entropy", Classes(6), metrics=CLASS_METRICS, k=3)
+    output, target = logits(12, 5, 6), 1 + indices(5, 12, 5)
+    expected = measure(flat, output[:, :3].reshape(-1, 6), target[:, :3].reshape(-1))
+    target[:, 3:] = mark
+    assert measure(objective, output, target) == pytest.approx(expected, abs=1e-6)
+
+
+def test_labels_equal_scikit_learn():
+    objective = build("binary_cross_entropy", Labels(4), metrics=("accuracy", "f1", "auroc", "ece"))
+    output, target = logits(60, 4), indices(2, 60, 4).float()
+    found = measure(objective, output, target)
+    decision, chance = (output > 0).int(), output.sigmoid()
+    assert found["accuracy"] == pytest.approx(1 - sk.hamming_loss(target, decision))
+    assert found["f1"] == pytest.approx(sk.f1_score(target, decision, average="macro"))
+    assert found["auroc"] == pytest.approx(sk.roc_auc_score(target, chance))
+    flat = chance.flatten().numpy()
+    assert found["ece"] == pytest.approx(calibration_error(flat, target.flatten().numpy()), abs=1e-6)
+
+
+def test_a_label_that_never_occurs_has_no_auroc():
+    objective = build("binary_cross_entropy", Labels(3), metrics=("auroc", "f1"))
+    output, target = logits(40, 3), indices(2, 40, 3).float()
+    target[:, 1] = 0
+    each = [sk.roc_auc_score(target[:, c], output[:, c]) for c in (0, 2)]
+    assert measure(objective, output, target)["auroc"] == pytest.approx(np.mean(each))
+
+
+@pytest.mark.parametrize("name", ["mse", "l1", "huber"])
+@pytest.mark.parametrize("features", [1, 3])
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-4, 0), (10, 2000)])
+def test_regression_equals_scikit_learn(name, features, scale, shift):
+    objective = build(name, Values(features), metrics=("r2", "mae", "rmse", "mse"))
+    target = scale * logits(50, features) + shift
+    output = target + 0.3 * scale * logits(50, features, seed=3)
+    found = measure(objective, output, target)
+    a, b = target.double().numpy(), output.double().numpy()
+    assert found["r2"] == pytest.approx(sk.r2_score(a, b), rel=1e-5)
+    assert found["mae"] == pytest.approx(sk.mean_absolute_error(a, b), rel=1e-5)
+    assert found["mse"] == pytest.approx(sk.mean_squared_error(a, b), rel=1e-5)
+    # Over all numbers, where scikit-learn would average the roots of the features.
+    assert found["rmse"] == pytest.approx(math.sqrt(sk.mean_squared_error(a, b)), rel=1e-5)
+
+
+def test_r2_of_one_sample_does_not_exist():
+    found = measure(build("mse", Values(2)), torch.zeros(1, 2), torch.ones(1, 2), batches=1)
+    assert math.isnan(found["r2"])
+    assert found["mae"] == 1
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e4])
+def test_r2_of_a_constant_is_one_where_met_and_zero_elsewhere(value):
+    objective, target = build("mse", Values(1), metrics=("r2",)), torch.full((30, 1), value)
+    assert measure(objective, target, target)["r2"] == 1
+    assert measure(objective, target + 1, target)["r2"] == 0
+
+
+def test_usual_metrics_follow_the_target():
+    def names(name, spec, **fields):
+        return list(build(name, spec, **fields).metrics())
+
+    assert names("cross_entropy", Classes(10)) == ["accuracy", "top5", "f1", "ece"]
+    assert names("cross_entropy", Classes(3)) == ["accuracy", "f1", "ece"]
+    assert names("cross_entropy", Classes(3), k=2) == ["accuracy", "top2", "f1", "ece"]
+    assert names("cross_entropy", Tokens(50, 8)) == ["accuracy", "top5"]
+    assert names("hinge", Classes(2)) == ["accuracy", "f1", "auroc"]
+    assert names("mse", Classes(3)) == ["accuracy", "f1"]
+    assert names("binary_cross_entropy", Labels(3)) == ["accuracy", "f1"]
+    assert names("mse", Values(1)) == ["r2", "mae", "rmse"]
+    assert names("mse", Values(1), metrics=()) == []
+
+
+def test_best_means_accuracy_where_it_is_measured():
+    assert build("cross_entropy", Classes(3)).monitor == ("accuracy", "max")
+    assert build("binary_cross_entropy", Labels(3)).monitor == ("accuracy", "max")
+    assert build("cross_entropy", Classes(3), metrics=("f1",)).monitor == ("loss", "min")
+    assert build("cross_entropy", Tokens(9, 4)).monitor == ("loss", "min")
+    assert build("mse", Values(1)).monitor == ("loss", "min")

@@ -1,0 +1,63 @@
+"""Weight decay in a training step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from pegboard import Batch, PegboardError, Trick
+from torch import Tensor
+
+from . import WeightDecay
+from .functional import decayed, kinds, l2_term, split_groups
+
+
+def _named(groups: list[dict[str, Any]]) -> list[tuple[str, Tensor]]:
+    return [pair for group in groups for pair in zip(group["names"], group["params"], strict=True)]
+
+
+def _choose(groups: list[dict[str, Any]], config: WeightDecay) -> set[str]:
+    named = _named(groups)
+    names = decayed(named, bias=config.bias, norm=config.norm, embeddings=config.embeddings)
+    if not names:
+        counts = Counter(kinds(named).values())
+        found = ", ".join(f"{n} of kind {kind}" for kind, n in sorted(counts.items())) or "none at all"
+        raise PegboardError(
+            f"weight_decay found no parameter to decay among {found}. "
+            "Set bias: true, norm: true or embeddings: true to decay those as well."
+        )
+    return names
+
+
+class DecoupledDecay(Trick):
+    """Puts what decays into groups with the key `decoupled_decay`, which act before every update."""
+
+    def __init__(self, config: WeightDecay) -> None:
+        self.config = config
+
+    def edit_groups(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self.config.value == 0:
+            return groups
+        return split_groups(groups, _choose(groups, self.config), self.config.value)
+
+
+class L2Term(Trick):
+    """Adds half the sum of squares of what decays, times the strength, to the loss."""
+
+    def __init__(self, config: WeightDecay) -> None:
+        self.config = config
+        self.params: list[Tensor] = []
+
+    def edit_groups(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if self.config.value > 0:
+            names = _choose(groups, self.config)
+            known = {id(param) for param in self.params}
+            # Kept over calls, as every player has groups of its own.
+            self.params += [p for name, p in _named(groups) if name in names and id(p) not in known]
+        return groups
+
+    def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
+        return loss + l2_term(self.params, self.config.value) if self.params else loss
+
+    def formula(self, loss: str) -> str:
+        return f"{loss} + {self.config.value:g}/2 ||w||^2" if self.config.value > 0 else loss

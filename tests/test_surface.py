@@ -1,0 +1,147 @@
+"""What the core shows to others, and what it must not know."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pegboard
+import pytest
+from pegboard.registry import Registry
+from sandbox import PROJECTS, ROOT
+
+CORE = ROOT / "framework" / "src" / "pegboard"
+SOURCES = sorted(CORE.rglob("*.py"))
+
+# The public names. Taking one away breaks somebody's plugin; adding one is a promise.
+PUBLIC = """
+Batch Classes Context DataSpec Dataset Facts Ge Gt Image Labels Le Length Lt Matches Metric Model Objective
+ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Regularizer Resident Role Run RunInfo
+Schedule Series Source Spec Splits Stop Table Tokens Tracker TrackerPart Trick Values Vector __version__
+hookimpl load plan resume train
+""".split()
+
+# The core in the order data flows: a module imports only from those above it.
+ORDER = """
+version errors rng specs parts contracts hookspecs registry regularizer config pegs data planning engine
+report explain run zoo loading training inference api cli testing scaffold __main__
+""".split()
+
+# Names of parts that are also words of English or of torch, which the core may use as such.
+WORDS = {"constant", "digits", "linear", "step"}
+
+
+def test_public_names_are_frozen() -> None:
+    assert sorted(pegboard.__all__) == sorted(PUBLIC)
+    assert dir(pegboard) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_is_there(name: str) -> None:
+    assert getattr(pegboard, name) is not None
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pegboard.nothing  # noqa: B018
+
+
+def test_import_needs_neither_torch_nor_numpy() -> None:
+    code = "import sys, pegboard, pegboard.registry; print({'torch', 'numpy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def plain(word: str) -> str:
+    """`CrossEntropy`, `cross_entropy` and `cross-entropy` are one name."""
+    return re.sub(r"[_-]", "", word).lower()
+
+
+def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and spelling of every identifier, and of every word in a string that is not there to explain."""
+    nodes = list(ast.walk(tree))
+    explained = {id(part) for node in nodes if explains(node) for part in ast.walk(node)}
+    for node in nodes:
+        for field in ("id", "attr", "arg", "name", "module", "asname"):
+            if isinstance(word := getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), word.rpartition(".")[2]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explained:
+            yield from ((node.lineno, word) for word in re.findall(r"[A-Za-z][\w-]*", node.value))
+
+
+def explains(node: ast.AST) -> bool:
+    """Docstrings, and the `EXAMPLE` that a command shows: these may name parts, to show the manner."""
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]) == "EXAMPLE"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def named_parts(text: str, names: set[str]) -> list[tuple[int, str]]:
+    return [(line, word) for line, word in used(ast.parse(text)) if plain(word) in names]
+
+
+def test_core_names_no_part() -> None:
+    registry = Registry.discover()
+    wheels = {tomllib.loads((p / "pyproject.toml").read_text())["project"]["name"] for p in PROJECTS}
+    ready = {plugin.dist for plugin in registry.plugins if plugin.status == "ready"}
+    assert wheels - {"pegboard"} <= ready
+    ours = [p for p in registry.plugins if p.dist in wheels]
+    names = {plain(part.name) for plugin in ours for part in plugin.parts} - WORDS
+    assert len(names) > 30
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {word}"
+        for path in SOURCES
+        for line, word in named_parts(path.read_text(), names)
+    ]
+    assert not found
+
+
+def test_a_named_part_is_found() -> None:
+    text = '"""dropout"""\nfrom x import CrossEntropy\ny = f"a {z} batch-norm"\ndropout = 1\n# dropout\n'
+    found = named_parts(text, {"dropout", "crossentropy", "batchnorm"})
+    assert sorted(found) == [(2, "CrossEntropy"), (3, "batch-norm"), (4, "dropout")]
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of what a module imports when it is imported itself."""
+    package = ["pegboard", *path.relative_to(CORE).parent.parts]
+
+    def walk(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
+        for node in body:
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) + 1 - node.level] if node.level else []
+                full = ".".join([*base, *filter(None, [node.module])])
+                yield from ((node.lineno, f"{full}.{alias.name}") for alias in node.names)
+            elif isinstance(node, ast.If | ast.Try) and "TYPE_CHECKING" not in ast.unparse(node)[:30]:
+                yield from walk([*node.body, *node.orelse])
+
+    return walk(ast.parse(path.read_text()).body)
+
+
+def test_core_imports_no_plugin() -> None:
+    names = [(path.name, name) for path in SOURCES for _, name in imports(path)]
+    assert not [pair for pair in names if re.match(r"pegboard_|wandb|sklearn|datasets|torchmetrics", pair[1])]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(CORE)))
+def test_module_imports_only_from_those_above_it(path: Path) -> None:
+    own = path.relative_to(CORE).with_suffix("").parts[0]
+    if own == "__init__":
+        return  # re-exports what is below it
+    assert own in ORDER, f"give {own} its place in ORDER"
+    for line, name in imports(path):
+        if name.startswith("pegboard.") and name.split(".")[1] in ORDER:
+            other = name.split(".")[1]
+            assert ORDER.index(other) <= ORDER.index(own), f"line {line}: {own} imports {other}"
+
+
+def test_every_part_of_the_core_is_typed_and_small() -> None:
+    assert (CORE / "py.typed").is_file()
+    long = {str(p.relative_to(CORE)): len(p.read_text().splitlines()) for p in SOURCES}
+    assert not {name: lines for name, lines in long.items() if lines > 450}

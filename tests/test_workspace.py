@@ -1,0 +1,81 @@
+"""The projects of the workspace agree with each other and with the files at its root."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from sandbox import PROJECTS, ROOT
+
+
+def project(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    parsed = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(r.name): str(r.specifier) for r in parsed}
+
+
+NAMES = {project(folder)["name"] for folder in PROJECTS}
+BY_NAME = pytest.mark.parametrize("folder", PROJECTS, ids=lambda folder: str(folder.relative_to(ROOT)))
+
+
+@BY_NAME
+def test_project_says_the_same_as_its_neighbours(folder: Path) -> None:
+    table = project(folder)
+    if folder.parent.name == "plugins":
+        module = f"pegboard_{folder.name}"
+        assert table["name"] == module.replace("_", "-")
+        assert table["entry-points"]["pegboard"] == {folder.name: module}
+        assert (folder / "src" / module / "py.typed").is_file()
+    assert table["license"] == "Apache-2.0"
+    assert table["requires-python"] == ">=3.11"
+    assert (folder / table["readme"]).read_text(encoding="utf-8").strip()
+
+
+@BY_NAME
+def test_dependencies_have_lower_bounds_only_and_are_pinned_for_tests(folder: Path) -> None:
+    for text in project(folder)["dependencies"]:
+        needed = Requirement(text)
+        if needed.name in NAMES:
+            continue  # a plugin says for itself with which cores it works
+        assert {s.operator for s in needed.specifier} == {">="}, text
+        pinned = pins().get(canonicalize_name(needed.name), "")
+        assert pinned.startswith("=="), f"constraints.txt does not pin {needed.name}"
+        assert needed.specifier.contains(pinned[2:])
+
+
+def test_torch_is_pinned_first() -> None:
+    assert next(iter(pins().items())) == ("torch", "==2.13.0")
+
+
+def test_tools_are_pinned() -> None:
+    tools = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    assert {t for t in tools if not t.startswith("#")} <= set(pins())
+
+
+def test_extra_all_is_every_plugin_and_the_zoo() -> None:
+    assert set(project(ROOT / "framework")["optional-dependencies"]["all"]) == NAMES - {"pegboard"}
+
+
+def test_names_of_test_files_are_unique() -> None:
+    patterns = ("framework/tests", "plugins/*/tests", "zoo/tests", "tests")
+    names = Counter(p.name for pattern in patterns for p in ROOT.glob(f"{pattern}/**/test_*.py"))
+    assert not [name for name, count in names.items() if count > 1]
+
+
+def test_make_alone_lists_every_command() -> None:
+    text = subprocess.check_output(["make", "-s"], cwd=ROOT, text=True)
+    listed = re.findall(r"^  make ([a-z-]+) ", text, re.MULTILINE)
+    phony = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert sorted(listed) == sorted(phony[1].split())
