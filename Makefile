@@ -15,7 +15,7 @@ READY := .venv/.ready
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test lint format wheels catalogue zoo-table clean
+.PHONY: help quickstart install test lint format wheels catalogue zoo-table known-parts clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ catalogue: $(READY) ## say which entries of the catalogue have tests; ARGS=dropo
 
 zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
 	@$(BIN)/pegboard zoo table
+
+known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
+	@$(BIN)/python tests/support/known_parts.py
 
 clean: ## remove .venv, dist and what tools leave behind; runs are kept
 	rm -rf .venv dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import known_parts
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -79,3 +80,7 @@ def test_make_alone_lists_every_command() -> None:
     phony = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     assert sorted(listed) == sorted(phony[1].split())
+
+
+def test_core_knows_where_to_get_every_part() -> None:
+    assert known_parts.FILE.read_text(encoding="utf-8") == known_parts.text(), "stale: make known-parts"

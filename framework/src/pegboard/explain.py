@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from .contracts import Batch
 from .engine.precision import choose_device, choose_precision
 from .engine.step import link, turns
-from .planning import Assembly, Plan, PlayerKit, assemble, read_data
+from .planning import Assembly, Plan, PlayerKit, assemble, overrides, read_data
 from .report.console import plain_table
 
 
@@ -59,12 +59,17 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
             record = _once(cost.events) if kit.closure else cost.events.append
             restore = kit.optimizer.step
             if assembly.device == "meta" and _synchronizes(assembly, kit):
-                kit.optimizer.step = lambda closure: closure()  # type: ignore[method-assign,assignment]
+                kit.optimizer.step = _stand_in  # type: ignore[method-assign,assignment]
             link(assembly, kit, precision, record)(batches, 0)
             kit.optimizer.step = restore  # type: ignore[method-assign]
             cost.state += _state_bytes(kit.optimizer)
     cost.flops = counter.get_total_flops()
     return cost
+
+
+def _stand_in(closure: Any = None) -> Any:
+    """In place of an optimizer that cannot step on the meta device: evaluates the loss, if it would."""
+    return closure() if closure is not None else None
 
 
 def _once(events: list[str]) -> Any:
@@ -127,7 +132,7 @@ def explain(plan: Plan) -> str:
         _pegs(plan, assembly),
         _groups(assembly),
         _loss(plan, assembly),
-        _order(plan),
+        _order(plan, assembly),
         "one step\n" + "\n".join(f"  {event}" for event in cost.events),
         _cost(plan, assembly, cost),
     ]
@@ -187,8 +192,13 @@ def _loss(plan: Plan, assembly: Assembly) -> str:
     return f"loss\n  {formula}"
 
 
-def _order(plan: Plan) -> str:
-    rows = [[stage, p.key, p.rule] for stage, placed in plan.order.items() for p in placed]
+def _order(plan: Plan, assembly: Assembly) -> str:
+    rows = [
+        [stage, p.key, p.rule]
+        for stage, placed in plan.order.items()
+        for p in placed
+        if overrides(assembly.tricks[p.key], stage)
+    ]
     return plain_table("", ["stage", "trick", "why there"], rows) if rows else "tricks: none"
 
 

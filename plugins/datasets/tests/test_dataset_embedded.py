@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from PIL import Image
 from pegboard import Classes, PegboardError
+from PIL import Image
 
 
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer"])
@@ -64,7 +64,7 @@ def test_a_picture_file_of_a_digit_is_read_as_the_training_data(build, tmp_path)
 def test_a_table_with_a_missing_column_names_the_nearest(build):
     splits = build("wine")
     table = {name: [1.0] for name in splits.columns if name != "alcohol"} | {"Alcool": [1.0]}
-    with pytest.raises(PegboardError, match="column 'alcohol' is not there; nearest: 'Alcool'"):
+    with pytest.raises(PegboardError, match="there is no column 'alcohol'; nearest: 'Alcool'"):
         splits.encode(table)
 
 

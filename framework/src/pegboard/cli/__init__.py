@@ -34,7 +34,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
         )
         if name == command or command is None:
             module.add_arguments(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(handler=module.run)
     return parser
 
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return int(args.run(args))
+        return int(args.handler(args))
     except PegboardError as error:
         print(error, file=sys.stderr)
         number = getattr(error, "signal", None)

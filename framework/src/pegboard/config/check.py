@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import PegboardError
-from ..parts import Dataset, Ge, Le, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
+from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
 from ..registry import Registry
 from ..specs import DataSpec
 from . import fit
 from .load import Loaded, Source, load, locate
-from .merge import KEYED, merge
+from .merge import KEYED, merge, part_at
 from .nearest import nearest, score
 from .nodes import Chosen, Plugins, Settings, Trainer
 from .places import TOP, relocate
 from .read import bare, wrap
-from .report import ConfigError, Mistake, listed, shown
+from .report import ConfigError, Mistake, join, listed, shown
 from .sections import Parts, Read, as_node
 from .settle import Whole, settle
 from .typed import About, build, convert
 
 __all__ = ["ConfigError", "check", "choose_objective", "refine"]
 
-SEED = Annotated[int, Ge(0), Le(2**63 - 1)]
+SEED = Annotated[int, Ge(0)]
 RUN_NAME = Annotated[
     str,
     Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a folder name: letters, digits, '.', '_' and '-'"),
@@ -86,6 +86,7 @@ class _Checker:
         self.found: list[Mistake] = []
         self.sections: dict[str, tuple[str, Any]] = {}  # section -> the key it stands under, its value
         self.reads: dict[str, Read] = {}  # dotted path -> part
+        self.unfinished: list[Mistake] = []  # values that are still to be given
 
     def run(self, registry: Registry | None, spec: DataSpec | None = None) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
@@ -105,7 +106,8 @@ class _Checker:
         for section in KEYED:
             self._keyed(section)
         spec = self._fit(spec)
-        if self.found or self.loaded.mistakes:
+        self._blank()
+        if self.found or self.loaded.mistakes or self.unfinished:
             return None
         assert trainer is not None
         whole = Whole(name, seed, trainer, plugins, spec, self.loaded.origins)
@@ -114,14 +116,15 @@ class _Checker:
     def report(self) -> list[Mistake]:
         """Everything that is wrong, in the order in which it stands in the files."""
         loaded = self.loaded
-        told = {m.path for m in loaded.mistakes if m.path}
+        first = [*loaded.mistakes, *self.unfinished]
+        told = {m.path for m in first if m.path}
         fresh = [
             m
             for m in self.found
             if (loaded.complete or not m.absent)
             and not any(m.path == p or m.path.startswith(f"{p}.") for p in told)
         ]
-        placed = [locate(m, loaded) for m in (*loaded.mistakes, *relocate(fresh, self.reads, self.registry))]
+        placed = [locate(m, loaded) for m in (*first, *relocate(fresh, self.reads, self.registry))]
         unique = {(m.path, m.message): self._written(m) for m in placed}
         return sorted(unique.values(), key=self._rank)
 
@@ -143,7 +146,7 @@ class _Checker:
         """Sort the keys at the top; a misspelt section is checked as the one that was meant."""
         tree = self.loaded.tree
         self.sections = {key: (key, value) for key, value in tree.items() if key in TOP}
-        self.found += _unfinished(tree)
+        self.unfinished = _unfinished(tree)
         for key, value in tree.items():
             if key in TOP:
                 continue
@@ -151,7 +154,7 @@ class _Checker:
             near = nearest(key, [n for n in names if n not in tree]) or nearest(key, names)
             self.found.append(
                 Mistake(
-                    path=key,
+                    path=join("", key),
                     message=f"unknown key {key!r} at the top of the config",
                     expected=f"one of {listed(names)}",
                     nearest=tuple(near),
@@ -161,6 +164,15 @@ class _Checker:
             )
             if near and near[0] not in tree and score(key, near[0]) >= 0.75:
                 self.sections.setdefault(near[0], (key, value))
+
+    def _blank(self) -> None:
+        """Keys with nothing after them, where nothing else is wrong with them; null says it on purpose."""
+        told = {m.path for m in self.found}
+        for path in sorted(self.loaded.blank - told):
+            section = "." not in path or path == "optimizer.players"
+            if not section and part_at(tuple(path.split("."))) is None:
+                name = path.rpartition(".")[2]
+                self._note(path, f"nothing is written after '{name}:'", hint=f"for none: {name}: null")
 
     def _core(self, cls: type[Any], section: str) -> Any:
         key, node = self.sections.get(section, (section, None))
@@ -173,11 +185,14 @@ class _Checker:
 
     def _value(self, section: str, hint: Any, default: Any) -> Any:
         key, value = self.sections.get(section, (section, default))
-        return convert(hint, value, key, self.found)
+        before = len(self.found)
+        made = convert(hint, value, key, self.found)
+        if section == "name" and isinstance(value, str) and len(self.found) > before:
+            self.found[-1] = replace(self.found[-1], hint=f"as name: {_folder(value)}")
+        return made
 
     def _default_name(self) -> str:
-        stem = self.loaded.file.stem if self.loaded.file else "run"
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:100] or "run"
+        return _folder(self.loaded.file.stem) if self.loaded.file else "run"
 
     def _note(self, path: str, message: str, **more: Any) -> None:
         self.found.append(Mistake(path=path, message=message, **more))
@@ -190,14 +205,15 @@ class _Checker:
         for index, name in enumerate(plugins.local):
             path = f"{key}.local.{index}"
             origin = self.loaded.locate(path)
-            file = (Path(origin.file).parent / name if origin.file else Path(name)).absolute()
+            shown_file = Path(origin.file).parent / name if origin.file else Path(name)
+            file = shown_file.absolute()
             if file.is_file():
                 files.append(str(file))
                 continue
             inside = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
             self._note(
                 path,
-                f"no file {str(file)!r}",
+                f"no file {str(shown_file)!r}",
                 expected="a Python file, relative to this config",
                 nearest=tuple(nearest(file.name, inside)),
             )
@@ -335,6 +351,11 @@ class _Checker:
         read = fit.defaults(made, "objective", self.parts)
         self._keep("objective", read)
         return read
+
+
+def _folder(text: str) -> str:
+    """The folder name that is most like a text."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-")[:100] or "run"
 
 
 def _unfinished(tree: Any, path: str = "") -> list[Mistake]:

@@ -120,7 +120,7 @@ def words(hint: Any, plural: bool = False) -> str:
     bare, ranges = split(hint)
     limits = _limits(ranges)
     if matches := next((r for r in ranges if isinstance(r, Matches)), None):
-        return matches.shown
+        return f"texts ({matches.shown})" if plural else matches.shown
     if len(members(bare)) > 1:
         last = sorted(members(bare), key=lambda m: m is type(None))
         return " or ".join(words(m, plural) for m in last) + (f" ({limits})" if limits else "")
@@ -136,8 +136,9 @@ def _named(hint: Any, plural: bool) -> str:
         return ("" if len(choices) == 1 else "one of ") + listed(map(flow, choices), 40)
     container = origin or hint
     if container is tuple and args and args[-1] is not Ellipsis:
-        inner = ", ".join(words(a) for a in args)
-        return f"a list of {len(args)} values ({inner})" if args != ((),) else "an empty list"
+        if len(set(args)) == 1:
+            return f"{'lists' if plural else 'a list'} of {len(args)} {words(args[0], True)}"
+        return f"a list of {len(args)} values: {', '.join(words(a) for a in args)}"
     if container in (tuple, list, Sequence, set, frozenset):
         lists = "lists" if plural else "a list"
         return f"{lists} of {words(args[0], True)}" if args else lists

@@ -70,7 +70,7 @@ def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -
         else (f"take it out: {read.path.rpartition('.')[2]}: null")
     )
     message = f"{read.what} works on {_types(accepted)}, but the target of {data} is {target or 'nothing'}"
-    yield Mistake(path=read.path, message=message, expected=expected, hint=hint)
+    yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
 
 
 def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistake:
@@ -116,7 +116,7 @@ def fit_tricks(
     sites = getattr(model.entry.part, "pegs", ()) if model else ()
     _, problems = order(uses, sites)
     for problem in problems:
-        yield _mistake(problem, f"regularizers.{problem.field}")
+        yield _mistake(problem, f"regularizers.{problem.field}", at_key=True)
 
 
 def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mistake]:
@@ -132,7 +132,8 @@ def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mis
             parts.defect(read.entry, read.path, "its check", error)
             continue
         for problem in problems:
-            yield _mistake(problem, f"{read.path}.{problem.field}" if problem.field else read.path)
+            place = f"{read.path}.{problem.field}" if problem.field else read.path
+            yield _mistake(problem, place, at_key=not problem.field)
 
 
 def facts(reads: Mapping[str, Read], spec: DataSpec | None, objective: Read | None) -> Facts:
@@ -161,8 +162,10 @@ def defaults(entry: Entry, path: str, parts: Parts) -> Read:
     return Read(path=path, entry=entry, config=config)
 
 
-def _mistake(problem: Problem, path: str) -> Mistake:
-    return Mistake(path=path, message=problem.message, expected=problem.expected, hint=problem.hint)
+def _mistake(problem: Problem, path: str, *, at_key: bool = False) -> Mistake:
+    return Mistake(
+        path=path, message=problem.message, expected=problem.expected, hint=problem.hint, at_key=at_key
+    )
 
 
 def _types(specs: tuple[type[Spec], ...]) -> str:

@@ -20,7 +20,7 @@ from .nearest import nearest
 from .nodes import Origin
 from .overrides import overrides as parse
 from .read import DEEPEST, Node, bare, read
-from .report import ConfigError, Mistake, listed, shown
+from .report import ConfigError, Mistake, join, listed, shown
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -221,11 +221,12 @@ def _flatten(node: Node, path: str, loaded: Loaded) -> Any:
         loaded.values[path] = node.at
         if node.blank:
             loaded.blank.add(path)
-    before = f"{path}." if path else ""
+    if part_at(tuple(path.split("."))):
+        node = as_mapping(node, tuple(path.split(".")))
     if isinstance(node.value, dict):
-        return {k: _flatten(v, f"{before}{k}", loaded) for k, v in node.value.items()}
+        return {k: _flatten(v, join(path, k), loaded) for k, v in node.value.items()}
     if isinstance(node.value, list):
-        return [_flatten(v, f"{before}{i}", loaded) for i, v in enumerate(node.value)]
+        return [_flatten(v, join(path, i), loaded) for i, v in enumerate(node.value)]
     return node.value
 
 

@@ -64,6 +64,8 @@ def _short_form(word: str, name: str) -> float:
     shared = {t.rstrip("s") for t in ours} & {t.rstrip("s") for t in theirs}
     if shared and (len(shared) == len(theirs) or len(shared) == len(ours)):
         return 0.75 + 0.1 * len(shared) / max(len(ours), len(theirs))
+    if len(b) == 1 and a.startswith(b):
+        return 0.62
     short, long = sorted((a, b), key=len)
     if len(short) >= 2 and long.startswith(short):
         return 0.7 + 0.1 * len(short) / len(long)

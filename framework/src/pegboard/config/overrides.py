@@ -26,12 +26,14 @@ def overrides(words: Sequence[str]) -> tuple[list[Node], list[Mistake]]:
         value, found = read(text.strip().encode("utf-8", "surrogatepass"), lambda *_, o=origin: o)
         path = key.strip().split(".")
         if found or value is None:
-            message = found[0].message if found else "not a YAML value"
-            hint = found[0].hint if found else ""
-            mistakes.append(_mistake(word, f"the value is not readable: {message}", hint, ".".join(path)))
+            message = found[0].message if found else "not YAML"
+            mistakes.append(_mistake(word, f"the value cannot be read: {message}", path=".".join(path)))
             continue
         if not text.strip():
-            value = Node(None, origin, blank=True)
+            mistakes.append(
+                _mistake(word, "nothing stands after '='", f"for none: {word.strip()}null", key.strip())
+            )
+            continue
         value.key = origin
         for name in reversed(path):
             value = Node({name: value}, origin, origin)

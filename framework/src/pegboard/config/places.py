@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..registry import Registry
 from .fields import describe
-from .nearest import score
+from .nearest import CUTOFF, score
 from .nodes import DataOptions, Plugins, Trainer
 from .report import Mistake, listed
 from .sections import Read, _fields, section
@@ -83,8 +83,11 @@ def _relocate(
     best, place = max(scored, key=lambda s: (s[0], -s[1].count(".")))
     here = max((score(key, n) for n in mistake.nearest), default=0.0)
     if best >= 0.75 and best > here + 0.1:
-        mistake = replace(mistake, nearest=(place, *mistake.nearest))
+        top = "" if "." in place else f"{place!r} stands at the top of the config: is it indented too far?\n"
+        mistake = replace(mistake, nearest=(place, *mistake.nearest), hint=f"{top}{mistake.hint}".strip())
     if siblings:
+        if here < CUTOFF:  # a guess from the value is worth less than this
+            mistake = replace(mistake, nearest=tuple(n for n in mistake.nearest if "." in n))
         kind = reads[parent].entry.part.kind
         hint = f"{key!r} is a key of {kind} {listed(map(repr, siblings))}"
         mistake = replace(mistake, hint=f"{hint}\n{mistake.hint}".strip())

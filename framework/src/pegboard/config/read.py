@@ -53,7 +53,10 @@ def bare(node: Node) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes, and remembers which of them were written with a tag."""
+    """Composes nodes, and remembers which of them were written with a tag.
+
+    An interpolation may stand without quotes inside brackets too: `{lr: ${base}}`.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -65,6 +68,28 @@ class _Loader(yaml.SafeLoader):
         if tag is not None:
             self.tags[id(node)] = tag
         return node
+
+    def scan_plain(self) -> yaml.ScalarToken:
+        length = self._interpolated() if self.flow_level else 0
+        if not length:
+            return super().scan_plain()
+        start = self.get_mark()
+        text = self.prefix(length)
+        self.forward(length)
+        return yaml.ScalarToken(text.rstrip(), True, start, self.get_mark())
+
+    def _interpolated(self) -> int:
+        """How long the text here is that contains an interpolation and ends where its bracket does."""
+        length = depth = seen = 0
+        while (char := self.peek(length)) not in "\0\r\n":
+            if char == "{" and length and self.peek(length - 1) == "$":
+                depth, seen = depth + 1, 1
+            elif char == "}" and depth:
+                depth -= 1
+            elif not depth and (char in ",[]{}" or (char == ":" and self.peek(length + 1) in " \0\r\n")):
+                break
+            length += 1
+        return length if seen and not depth else 0
 
 
 def read(data: bytes, place: Callable[[int, int], Origin]) -> tuple[Node | None, list[Mistake]]:
@@ -150,13 +175,15 @@ class _Builder:
     def mapping(self, node: yaml.MappingNode, path: tuple[str, ...]) -> dict[str, Node]:
         children: dict[str, Node] = {}
         inherited: dict[str, Node] = {}
+        last: tuple[str, Any] = ("", None)
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style:
                 inherited = {**self.merged(value, path), **inherited}
                 continue
-            name = self.key(key, value, path)
+            name = self.key(key, value, path, last)
             if name is None:
                 continue
+            last = (name, value.value)
             if name in children:
                 first, again = children[name].key, self.origin(key)
                 self.note(
@@ -182,7 +209,10 @@ class _Builder:
             found = {**(value if isinstance(value, dict) else {}), **found}
         return found
 
-    def key(self, key: yaml.Node, value: yaml.Node, path: tuple[str, ...]) -> str | None:
+    def key(
+        self, key: yaml.Node, value: yaml.Node, path: tuple[str, ...], last: tuple[str, Any]
+    ) -> str | None:
+        """The text of a key; `last` is the key and the value before it."""
         if not isinstance(key, yaml.ScalarNode):
             self.note(key, path, "found a list or mapping as a key", "keys are words: 'key: value'")
             return None
@@ -194,10 +224,14 @@ class _Builder:
             return name
         hint = f'keys are words; quote it if it is meant: "{key.value}"'
         if isinstance(name, int) and isinstance(value, yaml.ScalarNode) and value.value == "":
+            if str(last[1]).lstrip("-+").isdecimal():
+                message = f"found '{last[1]},{key.value}': a comma separates keys here"
+                hint = f"with a decimal point: {last[0]}: {last[1]}.{key.value}"
+                self.note(key, (*path, last[0]), message, hint)
+                return None
             hint = "a comma separates keys here; a number takes a decimal point"
-        self.note(
-            key, path, f"the key {shown(name)} is not a text" if name is not None else "an empty key", hint
-        )
+        message = "an empty key" if name is None else f"the key {key.value!r} is {shown(name)}, not a text"
+        self.note(key, path, message, hint)
         return None
 
 

@@ -49,6 +49,12 @@ class ConfigError(PegboardError):
         super().__init__("\n\n".join([heading, *map(str, self.mistakes)]))
 
 
+def join(path: str, key: object) -> str:
+    """A dotted path one key longer; a key that itself has a dot is quoted."""
+    step = f'"{key}"' if "." in str(key) else str(key)
+    return f"{path}.{step}" if path else step
+
+
 def shown(value: Any) -> str:
     """A value as a person would say it."""
     if value is None:

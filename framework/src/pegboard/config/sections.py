@@ -110,6 +110,7 @@ class Parts:
             path,
             f"{where} failed in {entry.part.kind} {entry.part.name!r} of {plugin}: {reason}",
             hint="this is a defect of the plugin, not of the config",
+            at_key=True,
         )
 
     def _lookup(
@@ -139,7 +140,8 @@ class Parts:
         if near and near[0] in names and names.count(near[0]) == 1 and score(name, near[0]) >= 0.75:
             entry = self.registry.lookup(kind, near[0])
             known = {f.name for f in _fields(entry)}
-            if score(name, near[0]) >= 0.9 or 2 * len(known & set(given)) >= len(given):
+            like = sum(bool(nearest(key, known, 1)) for key in given)
+            if score(name, near[0]) >= 0.9 or 2 * like >= len(given):
                 return entry, True
         return None, False
 
@@ -187,7 +189,7 @@ class Parts:
             f"{path}.name",
             f"{path} does not say which {kind}: its key 'name' is missing",
             expected=f"one of {listed(names) or 'none installed'}",
-            nearest=tuple(f"name: {n}" for n in fits[:3]),
+            nearest=(f"name: {fits[0]}",) if len(fits) == 1 else (),
             hint=f"list them: pegboard show {kind}s",
             absent=True,
         )
@@ -200,7 +202,7 @@ class Parts:
             return
         names = listed(sorted({e.part.name for e in self.registry.entries(kind)})) or "none installed"
         if value is None:
-            message = f"{path} names no {kind}"
+            message = f"no {kind} is named: the key {path!r} is missing or empty"
             wanted = f"{path}: {{name: ...}} with one of {names}"
             self.note(path, message, expected=wanted, hint=f"list them: pegboard show {kind}s", absent=True)
             return

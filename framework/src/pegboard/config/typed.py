@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from ..parts import Ge, Gt, Le, Length, Lt, Matches
 from .fields import Field, describe, members, options, split, words
 from .nearest import nearest
-from .report import Mistake, flow, listed, shown
+from .read import scalar
+from .report import Mistake, flow, join, listed, shown
 
 C = TypeVar("C")
 BAD: Any = object()  # what stands for a value that was wrong
@@ -51,7 +52,7 @@ def build(
     meant = _unknown_keys(known, data, path, found, about)
     values: dict[str, Any] = {}
     for name, field in known.items():
-        place = f"{path}.{name}" if path else name
+        place = join(path, name)
         if name in data:
             values[name] = convert(field.hint, data[name], place, found)
         elif field.required and name not in meant:
@@ -86,11 +87,11 @@ def _unknown_keys(
         if key in names:
             continue
         near = nearest(key, [n for n in names if n not in data]) or nearest(key, names)
-        near = near or _by_comment(key, known)
+        near = near or _by_comment(key, known) or _by_value(data[key], known, data)
         meant.update(near[:1])
         found.append(
             Mistake(
-                path=f"{path}.{key}" if path else key,
+                path=join(path, key),
                 message=f"unknown key {key!r} of {about.what}",
                 expected=f"one of {listed(names)}" if names else "no keys here",
                 nearest=tuple(near),
@@ -115,6 +116,12 @@ def _by_comment(key: str, known: Mapping[str, Field]) -> list[str]:
     tokens = [t for t in re.split(r"[^a-z]+", key.lower()) if len(t) > 3]
     fits = [n for n, f in known.items() if tokens and all(t in f.comment.lower() for t in tokens)]
     return fits if len(fits) == 1 else []
+
+
+def _by_value(value: Any, known: Mapping[str, Field], data: Mapping[str, Any]) -> list[str]:
+    """The first field, where it is the only one left that takes the value: a share is a share."""
+    fits = [n for n, f in known.items() if n not in data and convert(f.hint, value, n, []) is not BAD]
+    return fits if value is not None and fits == [*known][:1] else []
 
 
 def convert(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
@@ -242,7 +249,7 @@ def _dict(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
     if not isinstance(value, Mapping):
         return BAD
     inner = (*typing.get_args(hint), Any, Any)[1] if typing.get_args(hint) else Any
-    return {str(k): convert(inner, v, f"{path}.{k}", found) for k, v in value.items()}
+    return {str(k): convert(inner, v, join(path, k), found) for k, v in value.items()}
 
 
 def _outside(ranges: tuple[Any, ...], value: Any) -> bool:
@@ -294,13 +301,25 @@ def _reason(hint: Any, value: Any, key: str) -> str:
         return f"without quotes: {key}{value.lower()}"
     if isinstance(value, int | float) and not isinstance(value, bool) and bool in wanted and value in (0, 1):
         return f"write {key}{'true' if value else 'false'}"
-    if not isinstance(value, list | tuple | Mapping | None) and any(c in _LISTS for c in containers):
-        return f"in brackets: {key}[{flow(value)}]"
+    if any(c in _LISTS for c in containers):
+        return _for_list(wanted, value, key)
     if isinstance(value, bool | int | float) and str in wanted:
         return f'in quotes, if the text is meant: {key}"{shown(value)}"'
-    if isinstance(value, list) and len(value) == 1 and not any(c in _LISTS for c in containers):
+    if isinstance(value, list) and len(value) == 1:
         return f"without brackets: {key}{flow(value[0])}"
     return ""
+
+
+def _for_list(wanted: list[Any], value: Any, key: str) -> str:
+    if isinstance(value, Mapping) and value and all(str(k).isdecimal() for k in value):
+        return f"give the whole list: {key}[{', '.join(flow(v) for v in value.values())}]"
+    if isinstance(value, list | tuple | Mapping | None):
+        return ""
+    args = next(typing.get_args(w) for w in wanted if (typing.get_origin(w) or w) in _LISTS)
+    inner = {m for a in args if a is not Ellipsis for m in members(split(a)[0])}
+    bare = scalar(value) if isinstance(value, str) and str not in inner else value
+    more = ", ..." if len(args) > 1 and args[-1] is not Ellipsis else ""
+    return f"in brackets: {key}[{flow(bare)}{more}]"
 
 
 def _text_for_number(text: str, key: str) -> str:

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 
+COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833"}
+
+
 def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path:
     """Loss and metrics against the step, one panel for each name, its splits together."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -27,7 +30,8 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Pa
         axes = figure.add_subplot(lines, columns, place + 1)
         for split, points in series[name].items():
             style = "o" if len(points) == 1 else "-"
-            axes.plot([s for s, _ in points], [v for _, v in points], style, label=split, linewidth=1.2)
+            steps, values = zip(*points, strict=True)
+            axes.plot(steps, values, style, label=split, linewidth=1.2, color=COLOURS.get(split))
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("step", fontsize=8)
         axes.tick_params(labelsize=8)

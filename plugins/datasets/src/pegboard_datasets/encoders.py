@@ -101,7 +101,8 @@ class TextEncoder:
         return pad(self.vocabulary.encode(strings(rows, self.name)), self.length)
 
     def table(self, table: Columns) -> Tensor:
-        return pad(self.vocabulary.encode([str(v) for v in column(table, self.name)]), self.length)
+        texts = [category_text(v) for v in column(table, self.name)]
+        return pad(self.vocabulary.encode(texts), self.length)
 
     def notes(self) -> dict[str, Any]:
         return {"length": self.length, **vocabulary_notes(self.tokens, self.vocabulary)}
@@ -173,7 +174,7 @@ def strings(rows: Rows, name: str) -> list[str]:
 
 
 def category_text(value: Any) -> str:
-    """A category as a person writes it."""
+    """A category or a text as a person writes it, also where a reader of tables made it a number."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
@@ -207,10 +208,11 @@ def category_names(rows: Rows, name: str, *others: Rows) -> tuple[str, ...]:
     if named is not None:
         return tuple(named)
     found = {value for r in (rows, *others) for value in category_values(r, name)}
-    return tuple(sorted(found, key=_by_number))
+    return tuple(sorted(found, key=by_number))
 
 
-def _by_number(text: str) -> tuple[bool, float, str]:
+def by_number(text: str) -> tuple[bool, float, str]:
+    """A key that sorts numbers by value, before texts."""
     try:
         number = float(text)
     except ValueError:

@@ -120,7 +120,8 @@ def looks_local(path: str) -> bool:
 
 def local_files(path: str) -> list[str]:
     """The files or the folder that a path means, sorted; empty where there are none."""
-    return sorted(glob.glob(os.path.expanduser(path), recursive=True))
+    path = os.path.expanduser(path)
+    return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
 
 
 def input_names(config: Hub, kinds: dict[str, str]) -> tuple[str, ...]:

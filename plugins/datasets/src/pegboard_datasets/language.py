@@ -9,7 +9,7 @@ from pegboard import DataSpec, Splits, Tokens
 from torch import Tensor
 
 from .assembly import Samples, make_splits
-from .encoders import strings, vocabulary_notes
+from .encoders import category_text, strings, vocabulary_notes
 from .hub_options import Hub, columns_of
 from .loading import Loaded
 from .mistakes import mistake
@@ -50,7 +50,7 @@ def language_splits(config: Hub, loaded: Loaded, train: Rows, val: Rows | None, 
         samples[split] = _samples(rows, vocabulary, length, limit, split) if rows else None
 
     def encode(table: Columns) -> tuple[Tensor, ...]:
-        return (_prompts([str(v) for v in column(table, name)], vocabulary, length),)
+        return (_prompts([category_text(v) for v in column(table, name)], vocabulary, length),)
 
     tokens = Tokens(len(vocabulary.symbols), length, -1)
     return make_splits(

@@ -115,5 +115,5 @@ def choose(loaded: Loaded, config: Hub) -> tuple[Rows, Rows | None, Rows | None]
 
 def _named(splits: Mapping[str, Rows], name: str, role: str) -> Rows:
     if name not in splits:
-        raise unknown("split", name, splits, f"name one with splits: {{{role}: ...}}")
+        raise unknown("split", name, splits, hint=f"name one with splits: {{{role}: ...}}")
     return splits[name]

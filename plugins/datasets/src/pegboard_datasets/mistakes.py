@@ -14,11 +14,11 @@ def mistake(what: str, expected: str = "", hint: str = "") -> PegboardError:
     return PegboardError("\n".join(filter(None, lines)))
 
 
-def unknown(what: str, name: str, known: Iterable[str], hint: str = "") -> PegboardError:
+def unknown(what: str, name: str, known: Iterable[str], where: str = "", hint: str = "") -> PegboardError:
     """An error for a name that is not among those known, with the nearest of them."""
     known = list(known)
     folded = {k.casefold(): k for k in reversed(known)}
     close = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
     nearest = f"; nearest: {folded[close[0]]!r}" if close else ""
     shown = ", ".join(map(repr, known[:20])) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-    return mistake(f"{what} {name!r} is not there{nearest}", shown or "at least one", hint)
+    return mistake(f"there is no {what} {name!r}{where}{nearest}", shown or "at least one", hint)

@@ -18,7 +18,8 @@ Columns = Mapping[str, Sequence[Any]]
 def column(table: Columns, name: str) -> Sequence[Any]:
     """The values of a column that must be there."""
     if name not in table:
-        raise unknown("column", name, table, "the table needs the columns that the model was trained on")
+        hint = "the table needs the columns that the model was trained on"
+        raise unknown("column", name, table, hint=hint)
     return table[name]
 
 

@@ -33,7 +33,13 @@ class Rows:
         """Raise where a column is not there."""
         for name in columns:
             if name not in self.data.features:
-                raise unknown(f"column of split {self.split!r}", name, self.data.features)
+                where = f" in split {self.split!r}"
+                hint = (
+                    "splits: {val: cut} or {test: cut} takes a share of train instead of a split without it"
+                )
+                raise unknown(
+                    "column", name, self.data.features, where, "" if self.split == "train" else hint
+                )
 
     def type(self, name: str) -> ColumnType:
         """What the column says that it holds."""

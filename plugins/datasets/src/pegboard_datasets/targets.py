@@ -9,7 +9,7 @@ from pegboard import Classes, Labels, Spec, Values
 from torch import Tensor
 
 from . import scaling
-from .encoders import category_names, category_text, category_values
+from .encoders import by_number, category_names, category_text, category_values
 from .mistakes import mistake
 from .rows import Rows
 
@@ -62,7 +62,7 @@ class LabelTarget:
             return
         named = splits[0].class_names(columns[0])
         found = {category_text(v) for rows in splits for labels in self._lists(rows) for v in labels}
-        self._names = tuple(named) if named is not None else tuple(sorted(found))
+        self._names = tuple(named) if named is not None else tuple(sorted(found, key=by_number))
 
     def _lists(self, rows: Rows) -> list[list[Any]]:
         name = self._columns[0]

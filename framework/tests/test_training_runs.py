@@ -1,0 +1,396 @@
+"""A run does what a hand-written loop does, repeats, resumes, and tells the truth about its end."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch.nn import functional
+
+import pegboard
+from pegboard import PegboardError
+from pegboard.config.check import check
+from pegboard.data import epoch_order
+from pegboard.engine import loop as loops
+from pegboard.planning import assemble, make_plan
+from pegboard.rng import key_seed
+
+Config = Callable[..., dict[str, Any]]
+
+
+def weights(run: pegboard.Run, which: str = "last") -> dict[str, torch.Tensor]:
+    return {k: v.clone() for k, v in pegboard.load(run, which=which).state_dict().items()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def by_hand(config: dict[str, Any], epochs: int, batch: int) -> dict[str, torch.Tensor]:
+    """The loop a person writes, on the same data, initial weights and order."""
+    plan = make_plan(check(config), read=True)
+    model, splits = assemble(plan, "cpu").model, plan.splits
+    assert splits is not None
+    settings = config["optimizer"]
+    optimizer = torch.optim.SGD(model.parameters(), settings["lr"], settings.get("momentum", 0), foreach=False)
+    x, y = splits.train.inputs[0], splits.train.target  # type: ignore[attr-defined]
+    torch.manual_seed(key_seed(config["seed"], "train"))
+    for epoch in range(epochs):
+        for index in epoch_order(len(y), config["seed"], epoch, True).split(batch):
+            optimizer.zero_grad()
+            functional.cross_entropy(model(x[index]), y[index]).backward()
+            optimizer.step()
+    return model.state_dict()
+
+
+def test_a_run_equals_the_hand_written_loop_bit_for_bit(config: Config, root: Path) -> None:
+    given = config(optimizer={"name": "plain", "lr": 0.1, "momentum": 0.9})
+    assert same(weights(pegboard.train(given, root=root, quiet=True)), by_hand(given, 3, 16))
+
+
+def test_the_same_config_twice_gives_the_same_bytes(config: Config, root: Path) -> None:
+    given = config(regularizers={"drop": {"p": 0.3}})
+    one, two = (pegboard.train(given, root=root, quiet=True) for _ in range(2))
+    files = [(r.folder / "checkpoints" / "last" / "model.safetensors").read_bytes() for r in (one, two)]
+    assert files[0] == files[1]
+    assert one.history == two.history
+    other = pegboard.train({**given, "seed": 4}, root=root, quiet=True)
+    assert not same(weights(one), weights(other))
+
+
+def test_the_config_in_the_run_folder_alone_repeats_the_run(config: Config, root: Path) -> None:
+    one = pegboard.train(config(), "trainer.epochs=2", "model.width=5", root=root, quiet=True)
+    two = pegboard.train(one.folder / "config.yaml", root=root, quiet=True)
+    assert same(weights(one), weights(two))
+    assert one.history == two.history
+    assert yaml.safe_load((one.folder / "config.yaml").read_text())["model"]["width"] == 5
+
+
+def test_the_run_folder_records_what_a_person_needs(config: Config, root: Path) -> None:
+    run = pegboard.train(config(), root=root, quiet=True)
+    names = {p.name for p in run.folder.iterdir()}
+    assert names >= {"config.yaml", "plan.txt", "environment.json", "metrics.jsonl", "checkpoints", "figures"}
+    assert (run.folder.parent / "latest").resolve() == run.folder.resolve()
+    environment = json.loads((run.folder / "environment.json").read_text())
+    assert environment["torch"] == torch.__version__
+    assert environment["parts"]["model"].endswith("toy.py:net")
+    assert run.status == "finished"
+    assert run.figures.keys() == {"val/loss", "val/right", "test/loss", "test/right"}
+    assert run.figures["test/right"] > 0.8
+    assert (run.folder / "figures" / "curves.png").stat().st_size > 1000
+    assert "Run(" in repr(run)
+    assert not run.model.training
+
+
+def test_training_leaves_the_global_random_stream_and_switches_alone(config: Config, root: Path) -> None:
+    before, deterministic = torch.get_rng_state(), torch.are_deterministic_algorithms_enabled()
+    pegboard.train(config(trainer={"epochs": 1, "threads": 1}), root=root, quiet=True)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.are_deterministic_algorithms_enabled() == deterministic
+
+
+def test_accumulated_batches_equal_one_large_batch(config: Config, root: Path) -> None:
+    data = {"name": "points", "count": 56, "batch_size": 8}
+    small = config(data=data, trainer={"epochs": 2, "accumulate": 4, "device": "cpu"})
+    large = config(data=data | {"batch_size": 32}, trainer={"epochs": 2, "device": "cpu"})
+    a, b = (weights(pegboard.train(c, root=root, quiet=True)) for c in (small, large))
+    assert all(torch.allclose(a[k], b[k], atol=1e-6) for k in a)
+
+
+def test_steps_end_a_run_inside_an_epoch(config: Config, root: Path) -> None:
+    run = pegboard.train(config(trainer={"steps": 6, "device": "cpu"}), root=root, quiet=True)
+    assert run.summary["steps"] == 6
+    assert run.history[-1]["step"] == 6
+
+
+def test_drop_last_leaves_the_small_batch_out(config: Config, root: Path) -> None:
+    data = {"name": "points", "count": 40, "batch_size": 16, "drop_last": True}
+    run = pegboard.train(config(data=data), root=root, quiet=True)
+    assert run.summary["steps"] == 6
+    with pytest.raises(PegboardError, match="drop_last leaves no batch"):
+        pegboard.train(config(data=data | {"batch_size": 64}, trainer={"steps": 2}), root=root, quiet=True)
+
+
+def test_rows_are_logged_between_epochs_and_losses_are_means(config: Config, root: Path) -> None:
+    trainer = {"epochs": 2, "log_every": 3, "device": "cpu"}
+    run = pegboard.train(config(trainer=trainer), root=root, quiet=True)
+    assert [row["step"] for row in run.history] == [3, 4, 6, 8, 8]
+    fine = pegboard.train(config(trainer=trainer | {"log_every": 1}), root=root, quiet=True).history
+    first = [row["train/loss"] for row in fine[:3]]
+    assert run.history[0]["train/loss"] == pytest.approx(sum(first) / 3)
+
+
+def test_many_steps_between_rows_are_summed_without_losing_any(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = {"epochs": 3, "log_every": 1000, "device": "cpu"}
+    plain = pegboard.train(config(trainer=trainer), root=root, quiet=True).history
+    monkeypatch.setattr(loops, "FLUSH", 2)
+    for a, b in zip(plain, pegboard.train(config(trainer=trainer), root=root, quiet=True).history, strict=True):
+        assert a == pytest.approx(b)
+
+
+def test_a_schedule_sets_the_rate_of_every_step(config: Config, root: Path) -> None:
+    optimizer = {"name": "plain", "lr": 0.4, "schedule": {"name": "halve", "every": 4}}
+    run = pegboard.train(config(optimizer=optimizer, trainer={"epochs": 3}), root=root, quiet=True)
+    assert [row["lr"] for row in run.history if "lr" in row] == pytest.approx([0.4, 0.2, 0.1])
+
+
+def test_an_optimizer_may_evaluate_the_loss_again(config: Config, root: Path) -> None:
+    given = config(optimizer={"name": "again", "lr": 0.5}, data={"name": "points", "batch_size": 64})
+    run = pegboard.train(given, root=root, quiet=True)
+    assert run.history[-2]["train/loss"] < run.history[0]["train/loss"]
+    assert "waits" in (run.folder / "plan.txt").read_text()
+
+
+def test_players_train_in_turn_each_with_its_own_settings(config: Config, root: Path) -> None:
+    given = config(
+        objective={"name": "guess", "players": 2},
+        optimizer={"name": "plain", "lr": 0.1, "players": {"second": {"lr": 1e-9}}},
+    )
+    plan = make_plan(check(given), read=True)
+    start = assemble(plan, "cpu").model.state_dict()
+    run = pegboard.train(given, root=root, quiet=True)
+    end = weights(run)
+    assert not torch.allclose(start["1.weight"], end["1.weight"])
+    assert torch.allclose(start["5.weight"], end["5.weight"], atol=1e-6)
+    assert {"train/first/loss", "train/second/loss"} <= run.history[0].keys()
+
+
+def test_turns_give_each_player_its_steps() -> None:
+    from types import SimpleNamespace as Thing
+
+    from pegboard.engine.step import turns
+
+    kits: Any = [Thing(player=Thing(steps=n)) for n in (3, 1)]
+    assert turns(kits) == [[0], [0], [0, 1]]
+
+
+def test_unknown_players_are_an_error(config: Config, root: Path) -> None:
+    with pytest.raises(PegboardError, match="names 'critic', but the players are model"):
+        pegboard.train(config(regularizers={"drop": {"players": ["critic"]}}), root=root, quiet=True)
+
+
+def test_every_stage_of_a_trick_is_linked(config: Config, root: Path) -> None:
+    run = pegboard.train(config(regularizers={"everything": {}}), root=root, quiet=True)
+    state = torch.load(run.folder / "checkpoints" / "last" / "state.pt", weights_only=True)
+    steps = run.summary["steps"]
+    per_step = {"edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step"}
+    calls = state["tricks"]["everything"]
+    assert {calls[name] for name in per_step} == {steps}
+    assert (calls["hang"], calls["edit_model"], calls["edit_groups"], calls["after_eval"]) == (3, 1, 1, 3)
+
+
+def test_decoupled_decay_shrinks_weights_by_the_current_rate(config: Config, root: Path) -> None:
+    given = config(optimizer={"name": "plain", "lr": 0.5}, trainer={"steps": 1})
+    plain = weights(pegboard.train(given, root=root, quiet=True))
+    start = assemble(make_plan(check(given), read=True), "cpu").model.state_dict()
+    decayed = weights(pegboard.train({**given, "regularizers": {"everything": {}}}, root=root, quiet=True))
+    for key, first in start.items():  # that trick doubles the loss and decays by 0.1
+        assert torch.allclose(decayed[key], first * (1 - 0.5 * 0.1) + 2 * (plain[key] - first), atol=1e-6)
+
+
+def test_a_trick_can_end_the_run(config: Config, root: Path) -> None:
+    given = config(regularizers={"patience": {"evaluations": 2}}, trainer={"epochs": 9})
+    run = pegboard.train(given, root=root, quiet=True)
+    assert (run.status, run.summary["steps"]) == ("stopped", 8)
+    assert run.summary["why"] == "patience: patience ran out"
+
+
+def test_a_trick_that_found_nothing_to_act_on_is_an_error(config: Config, root: Path) -> None:
+    given = config(regularizers={"drop": {"sites": ["attention"]}})
+    with pytest.raises(PegboardError, match="drop found nothing to act on.*has pegs at affine, hidden, input"):
+        pegboard.train(given, root=root, quiet=True)
+    assert not [p for p in root.rglob("*") if p.is_file()]
+
+
+def test_a_trick_that_overrides_more_than_it_declares_is_an_error(config: Config, root: Path) -> None:
+    with pytest.raises(PegboardError, match="'undeclared' .* overrides edit_model but its record"):
+        pegboard.train(config(regularizers={"undeclared": {}}), root=root, quiet=True)
+
+
+def test_tricks_hang_on_a_model_without_pegs(config: Config, root: Path) -> None:
+    given = config(model={"name": "net", "pegs": False}, regularizers={"drop": {}})
+    run = pegboard.train(given, root=root, quiet=True)
+    assert "2.peg_in" in (run.folder / "plan.txt").read_text()
+    with pytest.raises(PegboardError, match="no site at all"):
+        pegboard.train(given, "model.infer_pegs=false", root=root, quiet=True)
+
+
+def test_data_without_held_out_splits_trains_and_keeps_the_lowest_loss(config: Config, root: Path) -> None:
+    run = pegboard.train(config(data={"name": "points", "held_out": False}), root=root, quiet=True)
+    assert run.summary["monitor"] == "train/loss"
+    assert run.figures == {}
+
+
+def test_the_monitored_figure_can_be_chosen_and_must_exist(config: Config, root: Path) -> None:
+    run = pegboard.train(config(), "trainer.monitor=val/loss", root=root, quiet=True)
+    losses = {row["step"]: row["val/loss"] for row in run.history if "val/loss" in row}
+    assert run.summary["best_step"] == min(losses, key=losses.__getitem__)
+    run = pegboard.train(config(), "trainer.monitor=val/right", "trainer.mode=min", root=root, quiet=True)
+    assert run.summary["best"] == min(row["val/right"] for row in run.history if "val/right" in row)
+    with pytest.raises(PegboardError, match="did you mean 'val/right'"):
+        pegboard.train(config(), "trainer.monitor=val/rigth", root=root, quiet=True)
+
+
+@pytest.mark.parametrize("step", [1, 5, 8])
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    given = config(
+        regularizers={"drop": {"p": 0.3}, "everything": {}},
+        optimizer={"name": "plain", "lr": 0.1, "momentum": 0.9, "schedule": {"name": "halve"}},
+        trainer={"epochs": 3, "log_every": 3, "device": "cpu"},
+    )
+    whole = pegboard.train(given, root=root, quiet=True)
+    _interrupt_at(step, monkeypatch)
+    with pytest.raises(loops.Interrupted, match=f"after step {step}, saved"):
+        pegboard.train(given, root=root / "cut", quiet=True)
+    monkeypatch.undo()
+    (folder,) = (root / "cut" / "run").glob("2*")
+    assert pegboard.Run(folder).status == "interrupted"
+    run = pegboard.resume(folder, quiet=True)
+    assert same(weights(run), weights(whole))
+    assert run.history == whole.history
+    states = [torch.load(r.folder / "checkpoints/last/state.pt", weights_only=True) for r in (run, whole)]
+    assert states[0]["tricks"] == states[1]["tricks"]
+    assert torch.equal(states[0]["rng"]["cpu"], states[1]["rng"]["cpu"])
+
+
+def _interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send the process a signal while it makes a step, as a scheduler would."""
+    gather, count = pegboard.Resident.gather, itertools.count(1)
+
+    def counted(self: Any, index: torch.Tensor) -> Any:
+        if len(self) == 64 and next(count) == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return gather(self, index)
+
+    monkeypatch.setattr(pegboard.Resident, "gather", counted)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(config: Config, root: Path) -> None:
+    given = config(optimizer={"name": "plain", "lr": 1e30}, trainer={"epochs": 4, "device": "cpu"})
+    with pytest.raises(loops.NotFinite, match=r"player 'model' was not finite at step \d"):
+        pegboard.train(given, root=root, quiet=True)
+    (folder,) = root.glob("run/2*")
+    assert "not finite" in pegboard.Run(folder).summary["why"]
+
+
+def test_empty_data_is_an_error(config: Config, root: Path) -> None:
+    with pytest.raises(PegboardError, match="'points' has no training samples"):
+        pegboard.train(config(data={"name": "points", "count": 0}), root=root, quiet=True)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PegboardError, match="cannot make the run folder"):
+        pegboard.train(config(), root=tmp_path / "file", quiet=True)
+
+
+def test_bf16_trains_on_the_cpu(config: Config, root: Path) -> None:
+    run = pegboard.train(config(), "trainer.precision=bf16", root=root, quiet=True)
+    assert math.isfinite(run.figures["test/loss"])
+
+
+@pytest.mark.parametrize("device, message", [("cuda:7", "torch sees"), ("mps", "not available")])
+def test_a_device_that_is_not_there_is_an_error(config: Config, root: Path, device: str, message: str) -> None:
+    with pytest.raises(PegboardError, match=message):
+        pegboard.train(config(), f"trainer.device={device}", root=root, quiet=True)
+
+
+def test_trackers_hear_everything_in_order(config: Config, root: Path, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    run = pegboard.train(config(trackers={"note": {"path": str(heard)}}), root=root, quiet=True)
+    lines = heard.read_text().split("\n")[:-1]
+    assert (lines[0], lines[-1]) == ("start", "finish finished")
+    assert lines.count("log") == len(run.history)
+    assert {"checkpoint", "figure", "table"} <= set(lines)
+
+
+def test_a_tracker_that_fails_is_switched_off_and_the_run_goes_on(
+    config: Config, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trackers = {
+        "bad": {"name": "note", "path": str(tmp_path / "bad"), "fail": "log"},
+        "good": {"name": "note", "path": str(tmp_path / "good")},
+    }
+    run = pegboard.train(config(trackers=trackers), root=root, quiet=True)
+    assert run.status == "finished"
+    assert capsys.readouterr().err.count("tracker bad failed and is switched off") == 1
+    assert (tmp_path / "good").read_text().count("log") == len(run.history)
+    assert (tmp_path / "bad").read_text() == "start\n"
+
+
+def count_calls(run: Callable[[], object]) -> int:
+    count = 0
+
+    def profile(frame: object, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def _loop(config: dict[str, Any], root: Path) -> Any:
+    from pegboard.engine.precision import choose_precision
+
+    class Nobody:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *args: None
+
+    plan = make_plan(check(config), read=True)
+    assert plan.splits is not None
+    watcher: Any = Nobody()
+    return loops.Loop(assemble(plan, "cpu"), plan.splits, choose_precision("fp32", "cpu"), watcher, root)
+
+
+def test_a_step_makes_at_most_20_calls_more_than_a_hand_written_one(config: Config, root: Path) -> None:
+    given = config(model={"name": "net"}, data={"name": "points", "count": 160, "batch_size": 16})
+    loop = _loop(given, root)
+    groups = loop.groups(0)
+    loop.span(groups, 2)
+    ours = count_calls(lambda: loop.span(groups, 6)) - count_calls(lambda: loop.span(groups, 6))
+
+    bare = _loop(config(model={"name": "net", "pegs": False}, data=given["data"]), root).assembly.model
+    optimizer = torch.optim.SGD(bare.parameters(), 0.1, foreach=False)
+    x, y = loop.splits.train.inputs[0], loop.splits.train.target
+
+    def hand_written(steps: range) -> None:
+        for at in steps:
+            index = groups[at][0]
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(bare(x[index]), y[index])
+            loss.backward()
+            optimizer.step()
+
+    hand_written(range(2))
+    theirs = count_calls(lambda: hand_written(range(2, 6))) - count_calls(lambda: hand_written(range(0)))
+    assert (ours - theirs) / 4 <= 20 + 3  # three unfilled pegs, one call each
+
+
+def test_a_trick_costs_at_most_5_calls_beside_its_body(config: Config, root: Path) -> None:
+    def per_step(regularizers: dict[str, Any]) -> float:
+        given = config(data={"name": "points", "count": 160, "batch_size": 16}, regularizers=regularizers)
+        loop = _loop(given, root)
+        groups = loop.groups(0)
+        loop.span(groups, 2)
+        return (count_calls(lambda: loop.span(groups, 6)) - count_calls(lambda: loop.span(groups, 6))) / 4
+
+    body = 5 * 2  # five methods that each call _count
+    assert per_step({"everything": {}}) - per_step({}) <= 5 + body

@@ -1,0 +1,67 @@
+"""Every config in the README runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", README, re.S)]
+
+
+def flowers(path: Path) -> None:
+    lines = ["petal_length,petal_width,colour,species"]
+    lines += [f"{i / 10},{i % 5},{('red', 'blue')[i % 2]},{('rose', 'lily')[i % 2]}" for i in range(40)]
+    path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda b: b["data"].get("path", b["data"]["name"]))
+def test_a_config_of_the_readme_is_right_and_its_data_can_be_built(
+    block, parts, rows_cache, tmp_path, monkeypatch
+):
+    from pegboard import Context
+    from pegboard.config.typed import build
+
+    monkeypatch.chdir(tmp_path)
+    flowers(tmp_path / "flowers.csv")
+    node = dict(block["data"])
+    part = parts[node.pop("name")]
+    found: list = []
+    config = build(part.config, {k: v for k, v in node.items() if k not in part.reserved}, "data", found)
+    assert found == []
+    assert list(part.check(config, None)) == []
+    if "/" in node.get("path", "") and not os.environ.get("PEGBOARD_DATA"):
+        pytest.skip("PEGBOARD_DATA is not set: it names the folder with real data sets")
+    splits = part.build(config, Context())
+    assert len(splits.train) > 0
+    assert len(splits.test) > 0
+
+
+def others_installed() -> bool:
+    return all(
+        importlib.util.find_spec(m) for m in ("pegboard_mlp", "pegboard_optimizers", "pegboard_objectives")
+    )
+
+
+@pytest.mark.skipif(not others_installed(), reason="needs pegboard-mlp, -optimizers and -objectives")
+@pytest.mark.parametrize("block", [b for b in BLOCKS if "model" in b], ids=lambda b: b["data"]["name"])
+def test_a_whole_config_of_the_readme_trains(block, rows_cache, tmp_path, monkeypatch):
+    import pegboard
+
+    if "/" in block["data"].get("path", "") and not os.environ.get("PEGBOARD_DATA"):
+        pytest.skip("PEGBOARD_DATA is not set: it names the folder with real data sets")
+    monkeypatch.chdir(tmp_path)
+    flowers(tmp_path / "flowers.csv")
+    run = pegboard.train(block, "trainer.steps=3", root=tmp_path / "runs", quiet=True)
+    assert 0 <= run.figures["test/accuracy"] <= 1
+
+
+def test_the_table_names_every_data_set(parts):
+    assert re.findall(r"^\| `(\w+)` \| .*->|^\| `(hub)` ", README, re.M)
+    named = set(re.findall(r"^\| `(\w+)` \| (?:`|as its)", README, re.M))
+    assert parts.keys() <= named

@@ -1,0 +1,32 @@
+"""Which distribution of this workspace offers which part: kind -> name -> distribution.
+
+The core ships the list as data, to tell somebody what to install for a part that is missing. Run as
+a script, this writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+from pegboard.registry import Registry
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "framework" / "src" / "pegboard" / "known_parts.json"
+
+
+def text() -> str:
+    """The file as it should be."""
+    folders = [path.parent for path in ROOT.glob("plugins/*/pyproject.toml")]
+    ours = {tomllib.loads((f / "pyproject.toml").read_text())["project"]["name"] for f in folders}
+    index: dict[str, dict[str, str]] = {}
+    for plugin in Registry.discover().plugins:
+        for part in plugin.parts if plugin.dist in ours else ():
+            index.setdefault(part.kind, {})[part.name] = plugin.dist
+    return json.dumps(index, indent=1, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
+    print(f"wrote {FILE.relative_to(ROOT)}")
