@@ -368,7 +368,7 @@ RIGHT = [
     ("{epochs: 2}", "{steps: 1e4, device: 'cuda:1', precision: bf16, monitor: val/accuracy, mode: max}"),
     ("{epochs: 2}", ""),
     ("{epochs: 2}", "{epochs: &n 2, steps: *n}"),
-    ("trainer:", "x-common: &c {epochs: 3}\ntrainer:") if False else ("{epochs: 2}", "{<<: {epochs: 3}, steps: 4}"),
+    ("{epochs: 2}", "{<<: {epochs: 3}, steps: 4}"),
 ]
 
 

@@ -60,7 +60,7 @@ def place(loaded: Loaded, path: str, *, at_key: bool = False) -> str:
         ('"1e-3"', "1e-3"),
         ("'true'", "true"),
         ("é", "é"),
-        ("|\n  two\n  lines", "two\nlines"),
+        ("|-\n  two\n  lines", "two\nlines"),
     ],
 )
 def test_scalars_are_those_of_yaml_1_2(files: Any, text: str, value: object) -> None:
@@ -204,7 +204,7 @@ def test_overrides_are_yaml(word: str, value: object) -> None:
 def test_interpolations_are_resolved_after_the_merge(files: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEGBOARD_TEST_X", "7")
     files(
-        base="n: 1\nm: ${n}\nt: run-${n}\nw: ${d}\nd: {k: ${n}, l: ['${.k}', '${d.k}']}\n",
+        base="n: 1\nm: ${n}\nt: run-${n}\nw: ${d}\nd: {k: ${n}, l: ['${..k}', '${d.k}']}\n",
         cfg="extends: base.yaml\nn: 2\ne: ${oc.env:PEGBOARD_TEST_X}\nf: {g: ${n}, h: a${n}b}\nx: \\${n}\n",
     )
     loaded = load("cfg.yaml", ["o=${n}"])
@@ -223,7 +223,7 @@ def test_interpolations_are_resolved_after_the_merge(files: Any, monkeypatch: py
         ("a: &x {b: *x}\n", "contains it"),
         ("a: &x {<<: *x}\n", "contains it"),
         ("".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]\n" for i in range(9)), "more than"),
-        ("a: " + "[" * 5000 + "]" * 5000, "nested deeper"),
+        ("a: " + "[" * 1500 + "]" * 1500, "nested deeper"),
         ("a: " + "{b: " * 100 + "1" + "}" * 100, "nested deeper"),
         ("a: !!python/object/apply:os.system ['true']\n", "tag !!python"),
         ("!!python/object:os.x {}\n", "tag !!python"),
@@ -345,7 +345,7 @@ def test_syntax_errors_of_several_files_are_all_reported(files: Any) -> None:
     ],
 )
 def test_a_value_survives_being_written_and_read(files: Any, value: object) -> None:
-    Path("a.yaml").write_text(to_yaml({"x": value}), "utf-8") if files is None else files(a=to_yaml({"x": value}))
+    files(a=to_yaml({"x": value}))
     loaded = load("a.yaml")
     assert not loaded.mistakes
     assert repr(loaded.tree["x"]) == repr(value)
@@ -354,5 +354,5 @@ def test_a_value_survives_being_written_and_read(files: Any, value: object) -> N
 def test_read_yaml_raises_what_is_wrong(files: Any) -> None:
     files(good="a: 1\n", bad="a: [\n")
     assert read_yaml("good.yaml") == {"a": 1}
-    with pytest.raises(ConfigError, match=r"1 mistake in bad.yaml\n\nbad.yaml:1:4"):
+    with pytest.raises(ConfigError, match=r"1 mistake in bad.yaml\n\nbad.yaml:2:1\n    the text ends"):
         read_yaml("bad.yaml")

@@ -52,6 +52,7 @@ class Zoo(nn.Module):
         self.wte = nn.EmbeddingBag(7, 8)
         self.member = nn.Linear(4, 4)  # "emb" inside a word is none
         self.scale = nn.Parameter(torch.ones(()))
+        self.gain = nn.Parameter(torch.ones(8))
 
 
 NORMS = (nn.BatchNorm2d, nn.PReLU, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -62,7 +63,7 @@ def kinds_by_module(model: nn.Module) -> Iterator[tuple[str, str]]:
     for prefix, module in model.named_modules():
         for name, _ in module.named_parameters(prefix, recurse=False):
             last = name.rpartition(".")[2]
-            if isinstance(module, NORMS) or last == "scale":
+            if isinstance(module, NORMS) or last in ("scale", "gain"):
                 yield name, "norm"
             elif isinstance(module, (nn.Embedding, nn.EmbeddingBag)) or last == "position_embed":
                 yield name, "embedding"

@@ -27,9 +27,14 @@ _Dumper.add_representer(str, _text)
 
 def to_yaml(plain: Mapping[str, Any]) -> str:
     """YAML of a config; floats keep every bit, and no text becomes an interpolation."""
-    escaped = _escape(plain)
+    nested = any(isinstance(v, Mapping | list | tuple) for v in plain.values())
     return yaml.dump(
-        escaped, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=110
+        _escape(plain),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None if nested else False,  # what is innermost on one line, never all of it
+        allow_unicode=True,
+        width=110,
     )
 
 

@@ -37,6 +37,7 @@ def nearest(word: str, names: Iterable[str], count: int = 3) -> list[str]:
 
 def score(word: str, name: str) -> float:
     """How likely `word` was written for `name`, from 0 to 1."""
+    word, name = word[:80], name[:80]
     a, b = _plain(word), _plain(name)
     if not a or not b:
         return 0.0
@@ -63,12 +64,15 @@ def _short_form(word: str, name: str) -> float:
             return 0.85
     shared = {t.rstrip("s") for t in ours} & {t.rstrip("s") for t in theirs}
     if shared and (len(shared) == len(theirs) or len(shared) == len(ours)):
-        return 0.75 + 0.1 * len(shared) / max(len(ours), len(theirs))
+        first = 0.02 * (a[: len(b)] == b)  # `warmup_steps` is about warmup
+        return 0.75 + 0.1 * len(shared) / max(len(ours), len(theirs)) + first
     if len(b) == 1 and a.startswith(b):
         return 0.62
     short, long = sorted((a, b), key=len)
     if len(short) >= 2 and long.startswith(short):
         return 0.7 + 0.1 * len(short) / len(long)
+    if any(len(t) > 2 and b.startswith(t) for t in ours):
+        return 0.65
     return 0.0
 
 
@@ -83,7 +87,6 @@ def _tokens(text: str) -> list[str]:
 
 def _edits(a: str, b: str) -> int:
     """Insertions, deletions, replacements and swaps of neighbours that turn one into the other."""
-    a, b = a[:80], b[:80]
     before: list[int] = []
     last = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):

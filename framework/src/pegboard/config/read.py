@@ -17,7 +17,7 @@ from .nodes import Origin
 from .report import Mistake, shown
 from .syntax import explain
 
-MOST_NODES = 100_000  # values in a config, aliases written out
+MOST_NODES = 50_000  # values in a config, aliases written out
 DEEPEST = 60  # levels of nesting
 
 _BOOL = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}

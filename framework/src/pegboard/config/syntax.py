@@ -92,6 +92,8 @@ def _bracket(
             f"the {kind!r} that opens here is not closed, or a comma is missing",
             (f"YAML gave up in line {line}, column {column}"),
         )
+    if "stream end" in problem:
+        return line, column, "the text ends before a bracket is closed", ""
     if "'?'" in problem:
         return line, column, "a value begins with '?'", 'the value is still to be given, or quote it: "???"'
     return line, column, f"YAML: {problem}", "a value is missing between two commas or brackets"

@@ -31,7 +31,7 @@ def batch_norm(
     rows = x.movedim(axis, -1)
     flat = rows.reshape(-1, rows.shape[-1])  # a view where the features are last already
     y = _normalize(flat, weight, bias, running_mean, running_var, training, momentum, eps)
-    return y.view(rows.shape).movedim(-1, 1)
+    return y.view(rows.shape).movedim(-1, axis)
 
 
 def _normalize(
