@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
-import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -150,14 +150,17 @@ def test_check_imports_nothing_heavy(whole: Sandbox, path: Path) -> None:
 
 
 def test_check_answers_in_well_under_a_second(whole: Sandbox) -> None:
-    config = str(ROOT / "configs" / "quickstart.yaml")
+    def seconds() -> float:  # of the processor, which other work on the machine does not lengthen
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return spent.ru_utime + spent.ru_stime
+
     env = {"PYTHONDONTWRITEBYTECODE": ""}  # as installed: the first call compiles, the next ones do not
     taken = []
-    for _ in range(5):
-        started = time.perf_counter()
-        assert whole.run("pegboard", "check", config, env=env).returncode == 0
-        taken.append(time.perf_counter() - started)
-    assert min(taken) < 0.8
+    for _ in range(4):
+        before = seconds()
+        assert whole.run("pegboard", "check", str(CONFIGS[0]), env=env).returncode == 0
+        taken.append(seconds() - before)
+    assert min(taken) < 0.7
 
 
 def test_probe_for_heavy_imports_can_fail(whole: Sandbox) -> None:

@@ -155,7 +155,9 @@ def test_a_step_with_all_tricks_equals_their_formulas(teacher: str, tmp_path: Pa
     p = dict(model.named_parameters())
     hidden = x.flatten(1) @ p["body.1.weight"].T + p["body.1.bias"]
     mean, variance = hidden.mean(0), hidden.var(0, unbiased=False)
-    hidden = (hidden - mean) / (variance + 1e-5).sqrt() * p["body.2.batchnorm.weight"] + p["body.2.batchnorm.bias"]
+    hidden = (hidden - mean) / (variance + 1e-5).sqrt() * p["body.2.batchnorm.weight"] + p[
+        "body.2.batchnorm.bias"
+    ]
     output = hidden.relu() @ p["head.weight"].T + p["head.bias"]
     hard = functional.cross_entropy(output, y, label_smoothing=0.1)
     with torch.no_grad():
@@ -200,5 +202,7 @@ def test_a_trick_that_cannot_apply_says_why(tmp_path: Path) -> None:
     given = config(data={"name": "diabetes"}, regularizers={"label_smoothing": {}})
     with pytest.raises(pegboard.PegboardError, match="label_smoothing"):
         pegboard.plan(given)
-    with pytest.raises(pegboard.PegboardError, match="dropout hangs on hidden, where the model 'linear' has no pegs"):
+    with pytest.raises(
+        pegboard.PegboardError, match="dropout hangs on hidden, where the model 'linear' has no pegs"
+    ):
         pegboard.plan(config(model={"name": "linear"}, regularizers={"dropout": {}}))

@@ -84,3 +84,15 @@ def test_make_alone_lists_every_command() -> None:
 
 def test_core_knows_where_to_get_every_part() -> None:
     assert known_parts.FILE.read_text(encoding="utf-8") == known_parts.text(), "stale: make known-parts"
+
+
+@BY_NAME
+def test_git_ignores_no_file_of_a_project(folder: Path) -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    files = [
+        str(path) for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".md", ".yaml", ".json")
+    ]
+    outcome = subprocess.run(["git", "check-ignore", *files], cwd=ROOT, capture_output=True, text=True)
+    kept = ("/runs/", "/wandb/wandb/", "/.mypy_cache/", "/.pytest_cache/", "/dist/", "/build/")
+    assert not [name for name in outcome.stdout.splitlines() if not any(part in name for part in kept)]

@@ -76,12 +76,15 @@ def find_recipe(name: str, registry: Registry | None = None) -> Recipe:
     )
 
 
-def record(recipe: Recipe, seeds: Sequence[int], root: Path, say: Callable[[str], None]) -> Path:
-    """Train a recipe with each seed and write what came of it beside its config."""
+def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None]) -> Path:
+    """Train a recipe with its seed and those after it, and write what came of it beside its config."""
     from .api import train
+    from .config.check import check
     from .engine.checkpoint import WEIGHTS, read_manifest
 
     runs = []
+    first = check(recipe.config).seed  # the weights that are kept are those of the recipe as it stands
+    seeds = range(first, first + count)
     for seed in seeds:
         say(f"{recipe.name} with seed {seed}")
         runs.append(train(recipe.config, f"seed={seed}", f"name={_slug(recipe.name)}", root=root, quiet=True))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-
 from pegboard.config.check import ConfigError, check
 from pegboard.config.nodes import Settings
 from pegboard.config.report import Mistake
@@ -178,7 +177,9 @@ def build(config: Any, context: Any) -> Any:
 def rule(config: Drop, facts: Facts) -> Iterable[Problem]:
     pegs = facts.model.pegs if facts.model else ()
     if pegs and not set(pegs) & set(config.sites):
-        yield Problem("nothing to hang on", field="sites", expected=f"some of {', '.join(pegs)}", hint="change sites")
+        yield Problem(
+            "nothing to hang on", field="sites", expected=f"some of {', '.join(pegs)}", hint="change sites"
+        )
 
 
 def explode(*_: Any) -> Any:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pegboard.config.check import ConfigError, check, choose_objective, refine
 from pegboard.config.load import load
 from pegboard.parts import Dataset, Model, ObjectivePart, Optimizer, Problem, Regularizer
@@ -42,10 +41,12 @@ def with_(**changes: Any) -> dict[str, Any]:
 
 def test_settings_hold_every_part_with_its_config(accept: Callable[..., Any]) -> None:
     settings = accept(
-        "extends: base.yaml\ntrainer: {steps: 5}\nregularizers: {norm: {}, mine: {name: soften, players: [a]}}\n",
+        "extends: base.yaml\ntrainer: {steps: 5}\n"
+        "regularizers: {norm: {}, mine: {name: soften, players: [a]}}\n",
         "seed=4",
         base="data: {name: spots, batch_size: 8, noise: 1}\nmodel: {name: dense, hidden: [3], weights: w}\n"
-        "optimizer: {name: descent, lr: 1, schedule: wave, players: {b: {lr: 2}, c: {name: adaptive, schedule: null}}}\n",
+        "optimizer: {name: descent, lr: 1, schedule: wave,"
+        " players: {b: {lr: 2}, c: {name: adaptive, schedule: null}}}\n",
     )
     assert (settings.name, settings.seed, settings.weights) == ("cfg", 4, "w")
     assert settings.batches.batch_size == 8 and settings.data.config.noise == 1.0
@@ -69,8 +70,13 @@ def test_plain_is_complete_and_short(accept: Callable[..., Any]) -> None:
     plain = accept(with_(regularizers={"drop": {}}, trackers={"mine": {"name": "board"}})).plain
     assert plain["name"] == "run"
     assert plain["model"] == {
-        "name": "dense", "weights": None, "infer_pegs": True, "hidden": [64], "activation": "relu", "bias": True,
-    }  # fmt: skip
+        "name": "dense",
+        "weights": None,
+        "infer_pegs": True,
+        "hidden": [64],
+        "activation": "relu",
+        "bias": True,
+    }
     assert plain["optimizer"] == {"name": "descent", "lr": 0.1, "momentum": 0.0, "schedule": None}
     assert plain["regularizers"] == {"drop": {"p": 0.5, "sites": ["hidden"]}}
     assert plain["trackers"] == {"mine": {"name": "board", "project": None, "mode": "online"}}
@@ -79,7 +85,9 @@ def test_plain_is_complete_and_short(accept: Callable[..., Any]) -> None:
 
 def test_infer_pegs_is_off_where_nothing_hangs(accept: Callable[..., Any]) -> None:
     assert not accept(with_(regularizers={"soften": {}})).infer_pegs
-    assert not accept(with_(regularizers={"drop": {}}, model={"name": "dense", "infer_pegs": False})).infer_pegs
+    assert not accept(
+        with_(regularizers={"drop": {}}, model={"name": "dense", "infer_pegs": False})
+    ).infer_pegs
 
 
 def test_the_name_of_a_run_comes_from_the_file(registry: Registry, tmp_path: Path) -> None:
@@ -132,7 +140,9 @@ def test_no_objective_for_a_target(refuse: Callable[..., list[Any]]) -> None:
 
 def test_several_objectives_for_a_target(registry: Registry) -> None:
     more = only(ObjectivePart("other", NoKeys, build, default_for=(Classes,)), base=registry)
-    with pytest.raises(ConfigError, match=r"2 objectives are made for the target Classes\(3\): entropy, other"):
+    with pytest.raises(
+        ConfigError, match=r"2 objectives are made for the target Classes\(3\): entropy, other"
+    ):
         check(BASE, registry=more)
     assert check(with_(objective="other"), registry=more).objective.entry.part.name == "other"
 
@@ -146,7 +156,9 @@ def test_the_objective_for_the_exact_target_wins(registry: Registry) -> None:
         return DataSpec((Vector(2),), Grades(5))
 
     data = Dataset("grades", NoKeys, build, spec=spec)
-    assert check(with_(data="grades"), registry=only(data, base=registry)).objective.entry.part.name == "entropy"
+    assert (
+        check(with_(data="grades"), registry=only(data, base=registry)).objective.entry.part.name == "entropy"
+    )
     ordinal = ObjectivePart("ordinal", NoKeys, build, default_for=(Grades,))
     settings = check(with_(data="grades"), registry=only(data, ordinal, base=registry))
     assert settings.objective.entry.part.name == "ordinal"
@@ -196,7 +208,7 @@ def test_a_check_may_answer_none(registry: Registry) -> None:
 def test_a_config_class_with_a_broken_annotation_is_the_plugins_defect(registry: Registry) -> None:
     @dataclass(frozen=True)
     class Broken:
-        x: "Nowhere" = None  # type: ignore[name-defined]  # noqa: F821
+        x: Nowhere = None  # type: ignore[name-defined]  # noqa: F821
 
     more = only(Model("broken", Broken, build), base=registry)
     with pytest.raises(ConfigError, match=r"its config class failed in model 'broken'.*Nowhere"):
@@ -221,7 +233,9 @@ def test_a_deprecated_part_warns_where_it_is_named(registry: Registry) -> None:
 
 
 def test_a_file_that_cannot_be_read_leaves_no_mistakes_about_what_it_might_hold(refuse: Any) -> None:
-    mistakes = refuse("extends: [nope.yaml, bad.yaml]\ntrainer: {epoch: 2}\noptimizer: {lr: x}\n", bad="a: [\n")
+    mistakes = refuse(
+        "extends: [nope.yaml, bad.yaml]\ntrainer: {epoch: 2}\noptimizer: {lr: x}\n", bad="a: [\n"
+    )
     assert [m.path for m in mistakes] == ["extends", "trainer.epoch", ""]
 
 
@@ -232,7 +246,13 @@ def test_a_repaired_value_is_not_complained_about_twice(refuse: Any) -> None:
 
 def test_inherited_mistakes_of_an_optimizer_are_told_once(refuse: Any) -> None:
     mistakes = refuse(
-        with_(optimizer={"name": "descent", "lr": -1, "players": {"a": {"momentum": 2}, "b": {"lr": -2}, "c": 5}})
+        with_(
+            optimizer={
+                "name": "descent",
+                "lr": -1,
+                "players": {"a": {"momentum": 2}, "b": {"lr": -2}, "c": 5},
+            }
+        )
     )
     assert {m.path for m in mistakes} == {
         "optimizer.lr",

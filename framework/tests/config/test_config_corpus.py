@@ -105,7 +105,14 @@ WRONG = [
     ("name: dense", "_target_: dense", "4:3", "model._target_", "name", ""),
     ("  name: dense\n", "", "3:1", "model.name", "name: dense", "does not say which model"),
     ("name: spots, ", "", "2:1", "data.name", "", "does not say which dataset"),
-    ("{name: descent, lr: 1e-3}", "{descent: {lr: 1e-3}}", "7:13", "optimizer.descent", "", "{name: descent, lr: 0.001}"),
+    (
+        "{name: descent, lr: 1e-3}",
+        "{descent: {lr: 1e-3}}",
+        "7:13",
+        "optimizer.descent",
+        "",
+        "{name: descent, lr: 0.001}",
+    ),
     ("{name: descent, lr: 1e-3}", "[descent]", "7:12", "optimizer", "", "found the list [descent]"),
     ("{name: descent, lr: 1e-3}", "", "7:11", "optimizer", "", "no optimizer is named"),
     ("{name: descent, lr: 1e-3}", "0.1", "7:12", "optimizer", "", "found 0.1"),
@@ -141,7 +148,14 @@ WRONG = [
     ("epochs: 2", "epochs: 10.5", "10:19", "trainer.epochs", "", "found 10.5"),
     ("epochs: 2", "epochs: '2'", "10:19", "trainer.epochs", "", "without quotes: epochs: 2"),
     ("epochs: 2", "epochs: 1_000", "10:19", "trainer.epochs", "", "without underscores: epochs: 1000"),
-    ("epochs: 2", "monitor: 5", "10:20", "trainer.monitor", "", 'in quotes, if the text is meant: monitor: "5"'),
+    (
+        "epochs: 2",
+        "monitor: 5",
+        "10:20",
+        "trainer.monitor",
+        "",
+        'in quotes, if the text is meant: monitor: "5"',
+    ),
     ("epochs: 2", "deterministic: maybe", "10:26", "trainer.deterministic", "", "expected true or false"),
     ("epochs: 2", "deterministic: 1", "10:26", "trainer.deterministic", "", "write deterministic: true"),
     ("epochs: 2", "deterministic: 'true'", "10:26", "trainer.deterministic", "", "without quotes"),
@@ -151,7 +165,14 @@ WRONG = [
     ("{p: 0.2}", "{players: one}", "9:19", "regularizers.drop.players", "", "in brackets: players: [one]"),
     ("  drop: {p: 0.2}", "  - drop", "9:3", "regularizers", "", "write regularizers: {drop: {}}"),
     ("{epochs: 2}", "2", "10:10", "trainer", "", "expected a mapping"),
-    ("{epochs: 2}", "{epochs:2}", "10:11", "trainer.epochs:2", "epochs", "write a space after the colon: epochs: 2"),
+    (
+        "{epochs: 2}",
+        "{epochs:2}",
+        "10:11",
+        "trainer.epochs:2",
+        "epochs",
+        "write a space after the colon: epochs: 2",
+    ),
     ("{epochs: 2}", "\n  epochs:2", "11:3", "trainer", "", "write a space after the colon"),
     # Ranges.
     ("seed: 0", "seed: -1", "1:7", "seed", "", "expected a whole number (at least 0)"),
@@ -173,18 +194,74 @@ WRONG = [
     ("lr: 1e-3", "lr: null", "7:32", "optimizer.lr", "", "expected a number (more than 0)"),
     ("lr: 1e-3", "lr: '???'", "7:32", "optimizer.lr", "", "still to be given"),
     ("epochs: 2", "epochs:", "10:18", "trainer.epochs", "", "for none: epochs: null"),
-    ("{p: 0.2}", "", "9:8", "regularizers.drop", "", "drop: {} takes the defaults, drop: null switches it off"),
-    ("  drop: {p: 0.2}", "  teach: {}", "9:3", "regularizers.teach.teacher", "", "needs the key 'teacher' (run to"),
+    (
+        "{p: 0.2}",
+        "",
+        "9:8",
+        "regularizers.drop",
+        "",
+        "drop: {} takes the defaults, drop: null switches it off",
+    ),
+    (
+        "  drop: {p: 0.2}",
+        "  teach: {}",
+        "9:3",
+        "regularizers.teach.teacher",
+        "",
+        "needs the key 'teacher' (run to",
+    ),
     ("{p: 0.2}", "{p: 0.2, name: null}", "9:24", "regularizers.drop.name", "", "found no value"),
     # What parts say of each other.
-    ("name: spots, batch_size: 64", "name: words", "4:9", "model.name", "", "reads Vector or Image, but 'words' gives"),
-    ("  drop: {p: 0.2}", "  loner: {}\n  drop: {}", "9:3", "regularizers.loner", "", "'loner' cannot stand beside"),
-    ("  drop: {p: 0.2}", "  drop: {sites: [top]}", "9:17", "regularizers.drop.sites", "", "some of input, hidden"),
-    ("  drop: {p: 0.2}", "  d: {name: drop}\n  drop: {}", "10:3", "regularizers.drop", "", "which comes first"),
-    ("  drop: {p: 0.2}", "  teach: {teacher: a, low: 2}", "9:10", "regularizers.teach", "", "low (2.0) is above high"),
+    (
+        "name: spots, batch_size: 64",
+        "name: words",
+        "4:9",
+        "model.name",
+        "",
+        "reads Vector or Image, but 'words' gives",
+    ),
+    (
+        "  drop: {p: 0.2}",
+        "  loner: {}\n  drop: {}",
+        "9:3",
+        "regularizers.loner",
+        "",
+        "'loner' cannot stand beside",
+    ),
+    (
+        "  drop: {p: 0.2}",
+        "  drop: {sites: [top]}",
+        "9:17",
+        "regularizers.drop.sites",
+        "",
+        "some of input, hidden",
+    ),
+    (
+        "  drop: {p: 0.2}",
+        "  d: {name: drop}\n  drop: {}",
+        "10:3",
+        "regularizers.drop",
+        "",
+        "which comes first",
+    ),
+    (
+        "  drop: {p: 0.2}",
+        "  teach: {teacher: a, low: 2}",
+        "9:10",
+        "regularizers.teach",
+        "",
+        "low (2.0) is above high",
+    ),
     ("  drop: {p: 0.2}", "  bomb: {}", "9:3", "regularizers.bomb", "", "a defect of the plugin"),
     ("name: spots, batch_size: 64", "name: faulty", "2:1", "data", "", "RuntimeError: boom"),
-    ("seed: 0", "objective: squares", "1:1", "objective", "", "works on Values, but the target of 'spots' is Classes"),
+    (
+        "seed: 0",
+        "objective: squares",
+        "1:1",
+        "objective",
+        "",
+        "works on Values, but the target of 'spots' is Classes",
+    ),
     # Interpolation.
     ("lr: 1e-3", "lr: ${seeed}", "7:32", "optimizer.lr", "seed", "no key 'seeed' in the config"),
     ("lr: 1e-3", "lr: ${data.batchsize}", "7:32", "optimizer.lr", "data.batch_size", ""),
@@ -213,7 +290,7 @@ WRONG = [
     ("seed: 0", "7: 0", "1:1", "", "", "not a text"),
     ("seed: 0", "seed: !!python/name:os.system", "1:7", "seed", "", "YAML tag !!python/name:os.system"),
     ("seed: 0", "seed: !thing 5", "1:7", "seed", "", "YAML tag !thing"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "place", "path", "meant", "piece"), WRONG)
@@ -254,7 +331,13 @@ OVERRIDES = [
     (["model.hidden=[3"], "'model.hidden=[3'", "model.hidden", "", "cannot be read"),
     (["extends=x.yaml"], "'extends=x.yaml'", "extends", "", "cannot be set on the command line"),
     (["other.yaml"], "'other.yaml'", "", "", "a command takes one config"),
-    (["regularizers.drp=null"], "'regularizers.drp=null'", "regularizers.drp", "drop", "switches nothing off"),
+    (
+        ["regularizers.drp=null"],
+        "'regularizers.drp=null'",
+        "regularizers.drp",
+        "drop",
+        "switches nothing off",
+    ),
     (["regularizers.drop.p=2"], "'regularizers.drop.p=2'", "regularizers.drop.p", "", "found 2"),
     (["optimizer.lr=${sed}"], "'optimizer.lr=${sed}'", "optimizer.lr", "seed", ""),
 ]
@@ -373,7 +456,9 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("old", "new"), RIGHT)
-def test_a_right_config_is_accepted_and_repeats_itself(accept: Callable[..., Any], old: str, new: str) -> None:
+def test_a_right_config_is_accepted_and_repeats_itself(
+    accept: Callable[..., Any], old: str, new: str
+) -> None:
     from pegboard.config.dump import to_yaml
 
     settings = accept(BASE.replace(old, new, 1))

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from pegboard.config.check import ConfigError, check
 from pegboard.config.nodes import Settings
 from pegboard.registry import Registry
 
-KEYS = st.sampled_from(
-    ["extends", "name", "seed", "data", "model", "optimizer", "objective", "regularizers", "trainer", "trackers",
-     "plugins", "schedule", "players", "lr", "hidden", "p", "sites", "drop", "norm", "teach", "epochs", "weights",
-     "betas", "head", "channels", "init", "a.b", "", "???", "name ", "${seed}", "teacher", "local", "disable"]
-)  # fmt: skip
+WORDS = """
+extends name seed data model optimizer objective regularizers trainer trackers plugins schedule
+players lr hidden p sites drop norm teach epochs weights betas head channels init a.b ???
+${seed} teacher local disable
+"""
+VALUES = (
+    "spots dense conv descent adaptive wave drop entropy ${seed} ${model} ${ ${a:b} ??? cfg.yaml relu auto"
+)
+KEYS = st.sampled_from(["", "name ", *WORDS.split()])
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -26,12 +29,13 @@ SCALARS = st.one_of(
     st.floats(),
     st.text(max_size=8),
     st.sampled_from(
-        ["spots", "dense", "conv", "descent", "adaptive", "wave", "drop", "entropy", "${seed}", "${model}", "${", "${a:b}",
-         "???", "cfg.yaml", "fakes:drop", "relu", "1e-3", "auto", "\ud800", 10**400]
+        ["\ud800", 10**400, "fakes:drop", "1e-3", *VALUES.split()],
     ),
-)  # fmt: skip
+)
 TREES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=15
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=15,
 )
 GOOD: dict[str, Any] = {
     "data": {"name": "spots"},
@@ -53,7 +57,11 @@ def survive(source: Any, words: list[str], registry: Registry) -> None:
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.dictionaries(KEYS, TREES, max_size=6), st.sets(st.sampled_from(sorted(GOOD))), st.lists(st.text(max_size=12), max_size=2))
+@given(
+    st.dictionaries(KEYS, TREES, max_size=6),
+    st.sets(st.sampled_from(sorted(GOOD))),
+    st.lists(st.text(max_size=12), max_size=2),
+)
 def test_no_mapping_leads_to_anything_else(
     registry: Registry, tree: dict[str, Any], kept: set[str], words: list[str]
 ) -> None:
@@ -79,8 +87,15 @@ def test_no_bytes_lead_to_anything_else(registry: Registry, tmp_path: Path, data
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.sampled_from(["drop.p", "a..b", "model", "model.name", "trainer.epochs", "regularizers.drop"])
-                .flatmap(lambda k: st.text(max_size=8).map(lambda v: f"{k}={v}")) | st.text(max_size=8), max_size=4))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["drop.p", "a..b", "model", "model.name", "trainer.epochs", "regularizers.drop"]
+        ).flatmap(lambda k: st.text(max_size=8).map(lambda v: f"{k}={v}"))
+        | st.text(max_size=8),
+        max_size=4,
+    )
+)
 def test_no_override_leads_to_anything_else(registry: Registry, words: list[str]) -> None:
     survive(GOOD, words, registry)
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from pegboard.config.dump import to_yaml
 from pegboard.config.load import Loaded, load, read_yaml
 from pegboard.config.report import ConfigError
@@ -143,7 +142,9 @@ def test_a_mapping_with_other_things_in_it_is_a_mistake() -> None:
         ("a", {"x": 1}, {"name": "a", "x": 1}),
     ],
 )
-def test_another_name_leaves_the_keys_of_the_other_part_behind(files: Any, base: Any, over: Any, expected: Any) -> None:
+def test_another_name_leaves_the_keys_of_the_other_part_behind(
+    files: Any, base: Any, over: Any, expected: Any
+) -> None:
     files(base=to_yaml({"model": base}), cfg="extends: base.yaml\n" + to_yaml({"model": over}))
     assert load("cfg.yaml").tree["model"] == expected
 
@@ -175,7 +176,10 @@ def test_null_takes_an_inherited_regularizer_out_and_a_later_file_starts_afresh(
     assert load("two.yaml").tree == {"regularizers": {"norm": {}}}
     assert load("three.yaml").tree == {"regularizers": {"norm": {}, "drop": {"p": 2}}}
     assert load("one.yaml", ["regularizers.drop=false"]).tree == {"regularizers": {"norm": {}}}
-    assert load("one.yaml", ["regularizers.drop=true"]).tree["regularizers"]["drop"] == {"p": 1, "sites": ["a"]}
+    assert load("one.yaml", ["regularizers.drop=true"]).tree["regularizers"]["drop"] == {
+        "p": 1,
+        "sites": ["a"],
+    }
 
 
 def test_a_section_whose_lines_are_commented_out_inherits(files: Any) -> None:
@@ -222,7 +226,10 @@ def test_interpolations_are_resolved_after_the_merge(files: Any, monkeypatch: py
         ("a: &x [*x]\n", "contains it"),
         ("a: &x {b: *x}\n", "contains it"),
         ("a: &x {<<: *x}\n", "contains it"),
-        ("".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]\n" for i in range(9)), "more than"),
+        (
+            "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]\n" for i in range(9)),
+            "more than",
+        ),
         ("a: " + "[" * 1500 + "]" * 1500, "nested deeper"),
         ("a: " + "{b: " * 100 + "1" + "}" * 100, "nested deeper"),
         ("a: !!python/object/apply:os.system ['true']\n", "tag !!python"),
@@ -238,7 +245,7 @@ def test_interpolations_are_resolved_after_the_merge(files: Any, monkeypatch: py
         ("<<: 5\n", "found no mapping after '<<'"),
         ("a: \x00\n", "control character"),
         ("%YAML 9.9\n---\na: 1\n", "YAML"),
-        ("a: \"\\q\"\n", "YAML"),
+        ('a: "\\q"\n', "YAML"),
         ("--- a\n--- b\n", "second document"),
     ],
 )

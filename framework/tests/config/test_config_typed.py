@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
-
 from pegboard.config.fields import comments, describe, words
 from pegboard.config.report import Mistake
 from pegboard.config.typed import BAD, build, convert
@@ -36,6 +35,7 @@ class Base:
     first: int = 1  # of the base
 
 
+# fmt: off
 @dataclass(frozen=True)
 class Commented(Base):
     """Above."""
@@ -58,7 +58,7 @@ class Commented(Base):
     # not of the next field, as a line is between
 
     bare: int = 4
-    pragma: int = 5  # noqa: E501
+    pragma: int = 5  # type: ignore
     two: int = 6  # starts here
     #               and is no continuation
     three: int = 7  # starts here
@@ -68,6 +68,7 @@ class Commented(Base):
     def method(self) -> None:
         inner: int = 3  # not a field
         del inner
+# fmt: on
 
 
 Positive = Annotated[int, Ge(1)]
@@ -171,7 +172,9 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("hint", "value", "path", "expected"), REFUSED)
-def test_a_value_that_does_not_fit_is_one_mistake_in_its_place(hint: Any, value: Any, path: str, expected: str) -> None:
+def test_a_value_that_does_not_fit_is_one_mistake_in_its_place(
+    hint: Any, value: Any, path: str, expected: str
+) -> None:
     found: list[Mistake] = []
     assert convert(hint, value, "x", found) is BAD
     assert [(m.path, m.expected) for m in found] == [(path, expected)]

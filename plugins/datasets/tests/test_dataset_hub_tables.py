@@ -98,6 +98,14 @@ def test_a_category_that_training_never_showed_is_all_zeros(hub, tmp_path):
     assert torch.equal(splits.test.inputs[0], torch.zeros(5, 3))
 
 
+def test_categories_of_rows_that_were_cut_off_are_not_known(hub, tmp_path):
+    path = write(tmp_path / "t.csv", [{"who": f"person {i}", "y": 1.0 * i} for i in range(20)])
+    splits = hub(path=path, inputs={"who": Input(kind="category")}, target="y")
+    assert splits.spec.inputs == (Vector(14),)
+    assert splits.train.inputs[0].sum() == 14
+    assert splits.test.inputs[0].sum() == 0
+
+
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
@@ -319,6 +327,19 @@ def test_an_id_is_found_in_the_mirror_with_or_without_the_name_of_its_subset(hub
         splits = hub(path="some/thing", subset=subset, inputs=("width",), target="price")
         assert len(splits.train) == 28
         assert splits.notes["source"] == "some/thing"
+
+
+def test_a_folder_with_subsets_needs_the_name_of_one(hub, tmp_path):
+    for name, count in (("small", 10), ("large", 30)):
+        write(tmp_path / "d" / name / "train.csv", rows(count))
+    listed = "".join(f"- config_name: {n}\n  data_files: {n}/*.csv\n" for n in ("small", "large"))
+    (tmp_path / "d" / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    common = {"path": str(tmp_path / "d"), "inputs": ("width",), "target": "price", "val": 0, "test": 0}
+    assert len(hub(**common, subset="large").train) == 30
+    with pytest.raises(PegboardError, match="there is no subset 'larg'; nearest: 'large'"):
+        hub(**common, subset="larg")
+    with pytest.raises(PegboardError, match=r"\['small', 'large'\]"):
+        hub(**common)
 
 
 def config(**fields) -> Hub:

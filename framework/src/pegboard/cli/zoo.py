@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     record = actions.add_parser("record", help="train a recipe with several seeds and write its result.json")
     record.add_argument("recipe", nargs="+", help="names")
-    record.add_argument("--seeds", type=int, default=3, help="how many seeds, 0 first (default: 3)")
+    record.add_argument("--seeds", type=int, default=3, help="how many seeds, the recipe's first (default: 3)")
     record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     table = actions.add_parser("table", help="make the table of a page anew from the result files")
     table.add_argument("page", help="a Markdown file with the marks of a table in it")
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         run_plan(settings, Path(args.root), console)
     elif args.action == "record":
         for recipe in [zoo.find_recipe(name) for name in args.recipe]:
-            path = zoo.record(recipe, range(args.seeds), Path(args.root), console.say)
+            path = zoo.record(recipe, args.seeds, Path(args.root), console.say)
             console.say(f"written: {path}")
     else:
         return _table(Path(args.page), args.check)

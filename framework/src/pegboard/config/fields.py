@@ -5,13 +5,13 @@ The dataclass is the only schema: messages, `pegboard show` and the JSON Schema 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import functools
-import inspect
-import io
+import linecache
 import re
-import textwrap
+import sys
 import tokenize
 import types
 import typing
@@ -174,52 +174,75 @@ def _limits(ranges: tuple[Any, ...]) -> str:
 # Comments in the source.
 def comments(cls: type[Any]) -> dict[str, str]:
     """The comment at each field's line; of the lines above where there is none. {} without a source."""
-    key: Any = cls
-    return _cached_comments(key)
-
-
-@functools.cache
-def _cached_comments(cls: type[Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if dataclasses.is_dataclass(base):
-            try:
-                source = textwrap.dedent(inspect.getsource(base))
-                tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-            except (OSError, TypeError, SyntaxError, tokenize.TokenError):
-                continue
-            found.update(_comments(tokens))
+            found.update(_comments(base.__module__).get(base.__qualname__, {}))
     return found
 
 
-def _comments(tokens: list[tokenize.TokenInfo]) -> dict[str, str]:
-    """Fields are the statements `name: ...` at the depth of the class body."""
-    found: dict[str, str] = {}
-    depth = 0
-    line: list[tokenize.TokenInfo] = []  # the tokens of the statement so far
-    above: list[tokenize.TokenInfo] = []  # comments on lines of their own
-    last, column = "", -1  # the field before, and where its comment stood
-    for token in tokens:
-        if token.type in (tokenize.INDENT, tokenize.DEDENT):
-            depth += 1 if token.type == tokenize.INDENT else -1
-        elif token.type == tokenize.COMMENT and not line:
-            if last and token.start[1] == column:  # the comment of the field goes on
-                found[last] = f"{found[last]} {_text([token])}".strip()
-            else:
-                above = above if above and above[-1].start[0] == token.start[0] - 1 else []
-                above.append(token)
+@functools.cache
+def _comments(module: str) -> dict[str, dict[str, str]]:
+    """The comments of the fields of every class in a module, by the name of the class."""
+    loaded = sys.modules.get(module)
+    lines = linecache.getlines(getattr(loaded, "__file__", None) or "", getattr(loaded, "__dict__", None))
+    reader = _Comments()
+    with contextlib.suppress(SyntaxError, tokenize.TokenError):
+        for token in tokenize.generate_tokens(iter([*lines, ""]).__next__):
+            reader.take(token)
+    return reader.found
+
+
+class _Comments:
+    """Reads tokens; a field is a statement `name: ...` in the body of a class."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, str]] = {}
+        self.blocks: list[str] = []  # the classes and functions around this line; "" for an if
+        self.opens = ""  # the block that the last statement opens, if it does
+        self.line: list[tokenize.TokenInfo] = []  # the statement so far
+        self.above: list[tokenize.TokenInfo] = []  # comments on lines of their own
+        self.last, self.column = "", -1  # the field before, and where its comment stands
+
+    def take(self, token: tokenize.TokenInfo) -> None:
+        if token.type == tokenize.INDENT:
+            self.blocks.append(self.opens)
+        elif token.type == tokenize.DEDENT:
+            self.blocks.pop()
+        elif token.type == tokenize.COMMENT and not self.line:
+            self.comment(token)
         elif token.type == tokenize.NEWLINE:
-            last, column = "", -1
-            names = [t for t in line if t.type not in (tokenize.COMMENT, tokenize.NL)]
-            if depth == 1 and len(names) > 2 and names[0].type == tokenize.NAME and names[1].string == ":":
-                own = [t for t in line if t.type == tokenize.COMMENT]
-                near = bool(above) and above[-1].start[0] == names[0].start[0] - 1
-                last, column = names[0].string, own[-1].start[1] if own else -1
-                found[last] = _text(own) or (_text(above) if near else "")
-            line, above = [], []
-        elif token.type != tokenize.NL or line:
-            line.append(token)
-    return {name: text for name, text in found.items() if text}
+            self.statement([t for t in self.line if t.type not in (tokenize.COMMENT, tokenize.NL)])
+            self.line, self.above = [], []
+        elif token.type != tokenize.NL or self.line:
+            self.line.append(token)
+
+    def comment(self, token: tokenize.TokenInfo) -> None:
+        if self.last and token.start[1] == self.column:  # that of the field before goes on
+            fields = self.found[self.name]
+            fields[self.last] = f"{fields[self.last]} {_text([token])}".strip()
+            return
+        apart = not self.above or self.above[-1].start[0] != token.start[0] - 1
+        self.above = [token] if apart else [*self.above, token]
+
+    @property
+    def name(self) -> str:
+        return ".".join(block for block in self.blocks if block)
+
+    def statement(self, words: list[tokenize.TokenInfo]) -> None:
+        self.last, self.column, self.opens = "", -1, ""
+        texts = [t.string for t in words[:3]]
+        if texts[:1] == ["class"]:
+            self.opens = texts[1]
+        elif "def" in texts[:2]:
+            self.opens = f"{texts[texts.index('def') + 1]}.<locals>"
+        elif len(words) > 2 and words[0].type == tokenize.NAME and texts[1] == ":" and self.blocks:
+            own = [t for t in self.line if t.type == tokenize.COMMENT]
+            near = bool(self.above) and self.above[-1].start[0] == words[0].start[0] - 1
+            text = _text(own) or (_text(self.above) if near else "")
+            if text:
+                self.found.setdefault(self.name, {})[texts[0]] = text
+                self.last, self.column = texts[0], own[-1].start[1] if own else -1
 
 
 def _text(tokens: list[tokenize.TokenInfo]) -> str:

@@ -10,7 +10,7 @@ from .fields import describe
 from .nearest import CUTOFF, score
 from .nodes import DataOptions, Plugins, Trainer
 from .report import Mistake, listed
-from .sections import Read, _fields, section
+from .sections import Read, part_fields, section
 
 TOP = (
     "name",
@@ -48,12 +48,12 @@ def _core() -> Iterator[tuple[str, str]]:
 def _parts(reads: Mapping[str, Read], registry: Registry) -> Iterator[tuple[str, str]]:
     """Dotted path and key of what the parts of this config have, and of parts that stand under a key."""
     for path, read in reads.items():
-        for field in _fields(read.entry):
+        for field in part_fields(read.entry):
             yield f"{path}.{field.name}", field.name
     for kind in ("model", "optimizer", "dataset", "objective"):
         if section(kind) not in reads:  # any that may yet be named there
             for entry in registry.entries(kind):
-                for field in _fields(entry):
+                for field in part_fields(entry):
                     yield f"{section(kind)}.{field.name}", field.name
     for kind in ("regularizer", "tracker"):
         for entry in registry.entries(kind):
@@ -77,7 +77,7 @@ def _relocate(
     siblings: list[str] = []
     if parent in reads:
         kind = reads[parent].entry.part.kind
-        siblings = [e.part.name for e in registry.entries(kind) if any(f.name == key for f in _fields(e))]
+        siblings = [e.part.name for e in registry.entries(kind) if any(f.name == key for f in part_fields(e))]
     places = core if siblings else {**core, **own}
     scored = [(score(key, name), path) for path, name in places.items() if path.rpartition(".")[0] != parent]
     best, place = max(scored, key=lambda s: (s[0], -s[1].count(".")))

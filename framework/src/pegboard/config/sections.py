@@ -8,7 +8,7 @@ from typing import Any
 
 from ..parts import Part
 from ..registry import Entry, Registry, UnknownPart
-from .fields import describe
+from .fields import Field, describe
 from .nearest import nearest, score
 from .nodes import DataOptions, ModelOptions, RegularizerOptions
 from .report import Mistake, flow, listed, shown
@@ -80,9 +80,9 @@ class Parts:
         entry, guessed = self._lookup(kind.kind, name, place, given, at_key="name" not in node)
         if entry is None:
             return None
-        return self._fields(entry, path, node, given, guessed)
+        return self._checked(entry, path, node, given, guessed)
 
-    def _fields(
+    def _checked(
         self, entry: Entry, path: str, node: Mapping[str, Any], given: Mapping[str, Any], guessed: bool
     ) -> Read:
         part = entry.part
@@ -139,7 +139,7 @@ class Parts:
             )
         if near and near[0] in names and names.count(near[0]) == 1 and score(name, near[0]) >= 0.75:
             entry = self.registry.lookup(kind, near[0])
-            known = {f.name for f in _fields(entry)}
+            known = {f.name for f in part_fields(entry)}
             like = sum(bool(nearest(key, known, 1)) for key in given)
             if score(name, near[0]) >= 0.9 or 2 * like >= len(given):
                 return entry, True
@@ -183,7 +183,9 @@ class Parts:
             return
         given = set(node)
         fits = [
-            e.part.name for e in entries if given and given <= {f.name for f in _fields(e)} | e.part.reserved
+            e.part.name
+            for e in entries
+            if given and given <= {f.name for f in part_fields(e)} | e.part.reserved
         ]
         self.note(
             f"{path}.name",
@@ -217,13 +219,14 @@ class Parts:
         """A hint for `trick: 0.5`, which was probably meant for the part's first field."""
         near = nearest(key, [e.part.name for e in self.registry.entries(kind)], 1)
         entry = next((e for e in self.registry.entries(kind) if near and e.part.name == near[0]), None)
-        for field in _fields(entry) if entry else ():
+        for field in part_fields(entry) if entry else ():
             if convert(field.hint, value, path, []) is not BAD:
                 return f"write {key}: {{{field.name}: {flow(value)}}}"
         return ""
 
 
-def _fields(entry: Entry) -> tuple[Any, ...]:
+def part_fields(entry: Entry) -> tuple[Field, ...]:
+    """The fields of a part; none where its class is defective."""
     try:
         return describe(entry.part.config)
     except Exception:  # reported where it is used

@@ -81,10 +81,10 @@ def _call(shown: str, path: str, **options: Any) -> Any:
     try:
         return datasets.load_dataset(path, **{k: v for k, v in options.items() if v is not None})
     except Exception as error:  # whatever the library or the network says, a person reads it here
-        first = next(iter(str(error).splitlines()), "")
+        said = " ".join(str(error).split())[:300]
         cause = f" ({type(error.__cause__).__name__}: {error.__cause__})" if error.__cause__ else ""
         raise mistake(
-            f"{shown!r} could not be loaded: {type(error).__name__}: {first}{cause}",
+            f"{shown!r} could not be loaded: {type(error).__name__}: {said}{cause}",
             "an id of the Hugging Face hub, or a path of files that can be read",
             "without a network, PEGBOARD_DATA=folder finds an id in folder/hub",
         ) from error

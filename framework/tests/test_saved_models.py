@@ -1,0 +1,171 @@
+"""Checkpoints are complete or not there; what is loaded is what was trained; damage is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import pegboard
+from pegboard import PegboardError
+from pegboard.engine import checkpoint
+from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
+
+Config = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(config: Config, root: Path) -> pegboard.Run:
+    return pegboard.train(config(regularizers={"drop": {"p": 0.2}}), root=root, quiet=True)
+
+
+def test_a_run_a_checkpoint_and_a_run_object_load_the_same_model(run: pegboard.Run) -> None:
+    x = torch.randn(4, 2)
+    models = [pegboard.load(ref) for ref in (run, run.folder, str(run.folder / "checkpoints" / "best"))]
+    assert all(torch.equal(models[0](x), model(x)) for model in models)
+    assert not models[0].training
+    assert pegboard.load(run, which="last")(x).shape == (4, 2)
+
+
+def test_a_model_loads_on_meta_without_its_weights(run: pegboard.Run) -> None:
+    (run.folder / "checkpoints" / "best" / "model.safetensors").touch()
+    assert next(pegboard.load(run, device="meta").parameters()).device.type == "meta"
+
+
+def test_loading_needs_neither_the_data_nor_tricks_that_left_no_trace(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = config(regularizers={"drop": {}, "patience": {"evaluations": 99}})
+    run = pegboard.train(given, root=root, quiet=True)
+    monkeypatch.setattr("pegboard.planning.read_data", lambda *a: pytest.fail("data was read"))
+    plan_text = (run.folder / "config.yaml").read_text().replace("evaluations: 99", "evaluations: -1")
+    (run.folder / "config.yaml").write_text(plan_text)
+    assert pegboard.load(run)
+
+
+def test_only_the_last_and_the_best_checkpoint_stay(run: pegboard.Run) -> None:
+    folders = [p for p in (run.folder / "checkpoints").iterdir() if not p.is_symlink()]
+    assert 1 <= len(folders) <= 2
+    assert all(p.name.startswith("step-") for p in folders)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "state.pt"])
+def test_a_damaged_file_is_named(run: pegboard.Run, name: str) -> None:
+    path = run.folder / "checkpoints" / "best" / name
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(PegboardError, match=f"{name} is damaged"):
+        pegboard.load(run)
+    path.unlink()
+    with pytest.raises(PegboardError, match=f"lacks its file '{name}'"):
+        pegboard.load(run)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("not json", "is damaged"),
+        ('{"format": 99}', "has format 99, this version reads format 1"),
+        ('{"format": 1, "sha256": {"../../evil": "x"}}', "lacks its file '../../evil'"),
+        ('{"format": 1}', "does not say what the data holds"),
+    ],
+)
+def test_a_manifest_that_cannot_be_right_is_refused(run: pegboard.Run, text: str, message: str) -> None:
+    (run.folder / "checkpoints" / "best" / "manifest.json").write_text(text)
+    with pytest.raises(PegboardError, match=message):
+        pegboard.load(run)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_pickle_in_place_of_the_state_is_not_executed(run: pegboard.Run, tmp_path: Path) -> None:
+    import pickle
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path(tmp_path / "executed").touch, ())
+
+    folder = run.folder / "checkpoints" / "last"
+    (folder / "state.pt").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(PegboardError, match="cannot read"):
+        checkpoint.read_state(folder)
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(PegboardError, match="cannot read weights"):
+        checkpoint.read_weights(folder / "model.safetensors")
+    assert not (tmp_path / "executed").exists()
+
+
+def test_missing_runs_are_answered_with_the_nearest(run: pegboard.Run) -> None:
+    with pytest.raises(PegboardError, match=r"no run or checkpoint at .*lates\.(.|\n)*Did you mean .*latest"):
+        pegboard.load(run.folder.parent / "lates")
+    with pytest.raises(PegboardError, match="holds no checkpoint"):
+        pegboard.load(run.folder / "figures")
+    shutil.copytree(run.folder / "checkpoints" / "best", run.folder.parent / "alone" / "a" / "b")
+    with pytest.raises(PegboardError, match=r"no config.yaml beside"):
+        pegboard.load(run.folder.parent / "alone" / "a" / "b")
+    with pytest.raises(PegboardError, match="is not a run folder"):
+        pegboard.Run(run.folder / "figures")
+
+
+def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    weights = {"0.weight": torch.zeros(3, 2), "1.weight": torch.zeros(9, 9), "2.weight": torch.zeros(1)}
+    with pytest.raises(PegboardError) as caught:
+        checkpoint.fit_weights(model, weights, True, "here")
+    text = str(caught.value)
+    assert "missing: 0.bias" in text and "unexpected: 2.weight" in text
+    assert "wrong shape: 1.weight (9, 9), expected (1, 3)" in text
+    lines = checkpoint.fit_weights(model, weights, False, "here")
+    assert len(lines) == 4
+    assert torch.equal(model[0].weight, torch.zeros(3, 2))
+    with pytest.raises(PegboardError, match="do not fit"):
+        checkpoint.fit_weights(model, {"other": torch.zeros(1)}, False, "here")
+
+
+def test_tied_weights_are_saved_once_and_not_missed(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    model[1].weight = model[0].weight
+    path = checkpoint.save(tmp_path, model, {}, {"step": 1})
+    fresh = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    fresh[1].weight = fresh[0].weight
+    checkpoint.fit_weights(fresh, checkpoint.read_weights(path / checkpoint.WEIGHTS), True, "here")
+    assert torch.equal(fresh[1].weight, model[0].weight)
+
+
+def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    one = checkpoint.save(tmp_path, model, {}, {"step": 1})
+    assert checkpoint.save(tmp_path, model, {"a": 1}, {"step": 1}) == one
+    assert checkpoint.read_state(one) == {"a": 1}
+    checkpoint.point(tmp_path, "last", one)
+    (tmp_path / "step-00000000").mkdir()
+    checkpoint.prune(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["last", "step-00000001"]
+
+
+def test_training_starts_from_saved_weights(config: Config, run: pegboard.Run, root: Path, capsys: Any) -> None:
+    given = config(model={"name": "net", "weights": str(run.folder)}, trainer={"steps": 1})
+    fine = pegboard.train(given, "optimizer.lr=1e-12", root=root, quiet=True)
+    assert torch.allclose(fine.model.state_dict()["1.weight"], run.model.state_dict()["1.weight"], atol=1e-6)
+    other = config(model={"name": "net", "width": 9, "weights": str(run.folder)}, trainer={"steps": 1})
+    pegboard.train(other, root=root)
+    assert "weights: wrong shape: 1.weight" in capsys.readouterr().out
+
+
+def test_specs_survive_json_and_strangers_are_named() -> None:
+    spec = DataSpec((Image(1, 8, 8),), Classes(2, ("a", "b")), ("image",))
+    assert from_json(json.loads(json.dumps(to_json(spec)))) == spec
+    with pytest.raises(ValueError, match="unknown spec 'Hologram'"):
+        from_json({"inputs": [{"type": "Hologram"}], "target": None, "names": []})
+
+
+def test_resuming_a_finished_run_changes_nothing(run: pegboard.Run) -> None:
+    before = run.history
+    again = pegboard.resume(run, quiet=True)
+    assert again.history == before
