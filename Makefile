@@ -46,7 +46,7 @@ catalogue: $(READY) ## say which entries of the catalogue have tests; ARGS=dropo
 	@$(BIN)/python tests/support/catalogue.py $(ARGS)
 
 zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
-	@$(BIN)/pegboard zoo table
+	@$(BIN)/pegboard zoo table zoo/README.md
 
 known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
 	@$(BIN)/python tests/support/known_parts.py

@@ -60,7 +60,7 @@ def test_predict_reads_tables_and_writes_them(cfg: str, capsys: Capture) -> None
     capsys.readouterr()
     mistakes = {
         "row.csv": "did you mean 'rows.csv'",
-        "bad.csv": "lacks the columns y",
+        "bad.csv": "lacks the column 'y'",
         "empty.json": "holds no rows",
         "broken.json": "cannot read",
         "rows.txt": "expected .csv, .json or .jsonl",

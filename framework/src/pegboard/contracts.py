@@ -47,7 +47,8 @@ class Splits:
     train: Source
     val: Source | None = None
     test: Source | None = None
-    # Columns of a table a person wrote -> the model's inputs, as the training data was treated.
+    # Columns of a table a person wrote -> the model's inputs, as the training data was treated. A column
+    # that is not there is a KeyError of its name, or an error of the data set's own.
     encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]] | None = None
     columns: tuple[str, ...] = ()  # the names `encode` reads
     notes: Mapping[str, Any] = field(default_factory=dict)  # provenance: licence, source, statistics

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from .config.nodes import Chosen
 from .contracts import Batch
 from .engine.precision import choose_device, choose_precision
 from .engine.step import link, turns
@@ -77,10 +78,18 @@ def _once(events: list[str]) -> Any:
     return lambda event: None if event in events else events.append(event)
 
 
-def _synchronizes(assembly: Assembly, kit: PlayerKit) -> bool:
+def _optimizer(assembly: Assembly, kit: PlayerKit) -> tuple[Chosen, Chosen | None]:
     settings = assembly.plan.settings
-    chosen = settings.player_optimizers.get(kit.player.name, (settings.optimizer, None))[0]
-    return bool(getattr(chosen.entry.part, "synchronizes", False))
+    return settings.player_optimizers.get(kit.player.name, (settings.optimizer, settings.schedule))
+
+
+def _synchronizes(assembly: Assembly, kit: PlayerKit) -> bool:
+    return bool(getattr(_optimizer(assembly, kit)[0].entry.part, "synchronizes", False))
+
+
+def _schedule(assembly: Assembly, kit: PlayerKit) -> str | None:
+    chosen = _optimizer(assembly, kit)[1]
+    return None if chosen is None else chosen.entry.part.name
 
 
 @contextmanager
@@ -173,14 +182,16 @@ def _pegs(plan: Plan, assembly: Assembly) -> str:
 def _groups(assembly: Assembly) -> str:
     rows = []
     for kit in assembly.kits:
-        made = [g for g in kit.groups if g["params"]]
-        for group, given in zip(kit.optimizer.param_groups, made, strict=True):
-            extra = {k: v for k, v in given.items() if k not in ("params", "names")}
-            extra = {"lr": group["lr"], **extra}
-            names = given["names"]
+        names_of = {id(p): name for name, p in kit.player.parameters}
+        extras = {k for group in kit.groups for k in group} - {"params", "names", "lr"}
+        for group in kit.optimizer.param_groups:  # an optimizer may have split the groups further
+            schedule = _schedule(assembly, kit)
+            rate = f"lr {group['initial_lr']}" + (f" x {schedule}" if schedule else "")
+            settings = [rate, *(f"{k} {group[k]}" for k in sorted(extras) if k in group)]
+            names = [names_of.get(id(p), "?") for p in group["params"]]
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-            count = sum(p.numel() for p in given["params"])
-            rows.append([kit.player.name, f"{count:,}", ", ".join(f"{k} {v}" for k, v in extra.items()), shown])
+            count = sum(p.numel() for p in group["params"])
+            rows.append([kit.player.name, f"{count:,}", ", ".join(settings), shown])
     return plain_table("", ["player", "parameters", "settings", "names"], rows)
 
 

@@ -70,14 +70,15 @@ class Trained:
         splits = self.splits
         if splits.encode is None:
             raise PegboardError(f"data set {self.plan.settings.data.entry.part.name!r} cannot read tables")
-        missing = [name for name in splits.columns if name not in columns]
-        if missing:
-            near = nearest(missing[0], columns)
+        try:
+            inputs = splits.encode(columns)
+        except KeyError as error:
+            name = str(error.args[0])
+            near = nearest(name, columns)
             raise PegboardError(
-                f"{where} lacks the columns {', '.join(missing[:8])}{' ...' if len(missing) > 8 else ''}; "
-                f"it has {', '.join(list(columns)[:8])}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
-        inputs = splits.encode({name: columns[name] for name in splits.columns})
+                f"{where} lacks the column {name!r}; it has {', '.join(list(columns)[:8])}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+            ) from None
         return Resident([x.to(self.device) for x in inputs])
 
 

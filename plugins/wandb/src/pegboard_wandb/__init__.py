@@ -28,7 +28,7 @@ class Wandb:
     checkpoints: Literal["end", "all", "none"] = "end"  # as artifacts: best and last at the end, or each one
     dir: str | None = None  # where W&B keeps its files; None is the run folder
     timeout: Annotated[float, Gt(0)] = 15.0  # seconds W&B may take to start before the run goes on offline
-    finish_timeout: Annotated[float, Gt(0)] = 60.0  # seconds W&B may take to upload the rest at the end
+    finish_timeout: Annotated[float, Gt(0)] = 45.0  # seconds W&B may take to upload the rest at the end
 
 
 def check(config: Wandb, facts: Facts) -> Iterator[Problem]:

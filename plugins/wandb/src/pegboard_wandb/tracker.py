@@ -135,8 +135,11 @@ class WandbTracker(Tracker):
 
         run = self._run
         try:
-            for path in dict.fromkeys(self._checkpoints.values()):
-                self._artifact(path, [alias for alias, newest in self._checkpoints.items() if newest == path])
+            newest: dict[Path, list[str]] = {}
+            for alias in sorted(self._checkpoints):  # last after best: W&B calls the later one latest
+                newest.setdefault(self._checkpoints[alias], []).append(alias)
+            for path, aliases in newest.items():
+                self._artifact(path, aliases)
             run.summary.update({**plain(summary), "status": status})
         finally:
             self._run = None
@@ -186,7 +189,7 @@ class WandbTracker(Tracker):
         if not info.resumed:
             return
         if self._mode == "online":
-            pass
+            self._known = run.starting_step
         for row in info.previous:
             self.log(row)
         with suppress(OSError, ValueError):
