@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +131,7 @@ class RunInfo:
     environment: Mapping[str, Any]
     resumed: bool = False
     previous: Sequence[Mapping[str, Any]] = ()  # rows already logged, when resumed
+    warn: Callable[[str], object] = warnings.warn  # shows a line to the person at the console
 
 
 class Tracker:

@@ -141,6 +141,7 @@ def _carry_out(
         environment=json.loads((folder / "environment.json").read_text("utf-8")),
         resumed=state is not None,
         previous=previous,
+        warn=console.warn,
     )
     dispatch.send("start", info)
     summary: dict[str, Any] = {"status": "failed"}

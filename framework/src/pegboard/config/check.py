@@ -292,12 +292,10 @@ class _Checker:
             return
         for name, node in nodes.items():
             path = f"{key}.{name}"
-            if node is None or node is False:
+            if node is None:
                 self._switched_off(path, name, kind.kind)
             else:
-                self._keep(
-                    f"{section}.{name}", self.parts.read(kind, path, {} if node is True else node, name)
-                )
+                self._keep(f"{section}.{name}", self.parts.read(kind, path, node, name))
             if isinstance(node, Mapping) and "name" in node and not re.fullmatch(r"[A-Za-z_][\w:-]*", name):
                 self._note(
                     path, f"{name!r} cannot be a key", expected="letters, digits, '_' and '-'", at_key=True

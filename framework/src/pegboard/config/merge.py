@@ -15,6 +15,8 @@ PARTS: dict[str, type[Part[Any, Any]]] = {
 }
 KEYED: dict[str, type[Part[Any, Any]]] = {"regularizers": Regularizer, "trackers": TrackerPart}
 
+SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
+
 Path = tuple[str, ...]
 
 
@@ -49,7 +51,7 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
     if part is not None and _renamed(base, over, path):
         merged = {k: _without_fields(v, k, part) for k, v in merged.items() if k in part.reserved}
     for key, node in over.value.items():
-        off = (node.value is None and not node.blank) or node.value is False
+        off = (node.value is None and not node.blank) or switched(node.value) is False
         if path and len(path) == 1 and path[0] in KEYED and key in merged and off:
             del merged[key]
         else:
@@ -60,10 +62,16 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
 def as_mapping(node: Node, path: Path) -> Node:
     """The node of a part with its short forms written out: `model: mlp`, `dropout: true`."""
     if path[0] in KEYED:
-        return Node({}, node.at, node.key) if node.value is True else node
+        on = switched(node.value)
+        return node if on is None else Node({} if on else None, node.at, node.key)
     if isinstance(node.value, str):
         return Node({"name": Node(node.value, node.at, node.at)}, node.at, node.key)
     return node
+
+
+def switched(value: Any) -> bool | None:
+    """Whether a value switches a part on or off; None where it does neither."""
+    return value if isinstance(value, bool) else SWITCHES.get(value) if isinstance(value, str) else None
 
 
 def _name(node: Node, path: Path) -> str | None:

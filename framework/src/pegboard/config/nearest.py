@@ -52,7 +52,9 @@ def score(word: str, name: str) -> float:
     if sorted(a) == sorted(b):  # letters swapped
         typing = max(typing, 0.8)
     ratio = difflib.SequenceMatcher(None, a, b).ratio() if longest > 3 else 0.0
-    return max(typing, min(ratio, 0.9), _short_form(word, name))
+    whole = max(typing, ratio - 0.1, _short_form(word, name))
+    last = re.split(r"[./]", word)[-1]  # torch.optim.Name
+    return whole if last == word or "." in name else max(whole, score(last, name) - 0.01)
 
 
 def _short_form(word: str, name: str) -> float:
@@ -73,7 +75,14 @@ def _short_form(word: str, name: str) -> float:
         return 0.7 + 0.1 * len(short) / len(long)
     if any(len(t) > 2 and b.startswith(t) for t in ours):
         return 0.65
+    if any(_stem(t, u) >= 5 for t in ours for u in theirs if len(theirs) == 1):
+        return 0.62
     return 0.0
+
+
+def _stem(a: str, b: str) -> int:
+    """How many letters two words have in common at their beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _plain(text: str) -> str:

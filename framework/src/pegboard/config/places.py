@@ -9,7 +9,7 @@ from ..registry import Registry
 from .fields import describe
 from .nearest import CUTOFF, score
 from .nodes import DataOptions, Plugins, Trainer
-from .report import Mistake, listed
+from .report import Mistake, join, listed
 from .sections import Read, part_fields, section
 
 TOP = (
@@ -28,10 +28,69 @@ TOP = (
 
 def relocate(mistakes: Iterable[Mistake], reads: Mapping[str, Read], registry: Registry) -> Iterator[Mistake]:
     """Mistakes with, for each unknown key, the node that has such a key."""
-    core = dict(_core())
-    own = dict(_parts(reads, registry))
+    places = _Places(reads, registry)
     for mistake in mistakes:
-        yield _relocate(mistake, core, own, reads, registry) if mistake.unknown else mistake
+        yield places.relocate(mistake) if mistake.unknown else mistake
+
+
+class _Places:
+    """Where keys stand in a config with these parts: dotted path -> key."""
+
+    def __init__(self, reads: Mapping[str, Read], registry: Registry) -> None:
+        self.reads, self.registry = reads, registry
+        self.core = dict(_core())
+        self.own = dict(_parts(reads, registry))
+
+    def relocate(self, mistake: Mistake) -> Mistake:
+        key = mistake.unknown
+        parent = mistake.path.removesuffix(join("", key)).rstrip(".")
+        here = max((score(key, n) for n in mistake.nearest), default=0.0)
+        siblings = self.siblings(parent, key) if here < CUTOFF else []
+        if "." in key and key.split(".")[0] in TOP:
+            return replace(mistake, hint=_nested(key), nearest=())
+        if not parent and (hint := self.part(key)):
+            return replace(mistake, hint=hint, nearest=())
+        best, place = self.best(key, parent, core_only=bool(siblings))
+        if siblings:  # a guess from the value is worth less than this
+            kind = self.reads[parent].entry.part.kind
+            hint = f"{key!r} is a key of {kind} {listed(map(repr, siblings))}"
+            mistake = replace(mistake, nearest=(), hint=f"{hint}\n{mistake.hint}".strip())
+        if best < 0.75 or here >= 0.7 or best <= here + 0.1:
+            return mistake
+        if place == key:
+            message = f"{mistake.message}; {place!r} stands at the top of the config"
+            return replace(mistake, message=message, nearest=(), hint="indent it less")
+        return replace(mistake, nearest=(place, *mistake.nearest))
+
+    def siblings(self, parent: str, key: str) -> list[str]:
+        """Other parts of the kind that have such a key."""
+        if parent not in self.reads:
+            return []
+        entries = self.registry.entries(self.reads[parent].entry.part.kind)
+        return [e.part.name for e in entries if any(f.name == key for f in part_fields(e))]
+
+    def part(self, key: str) -> str:
+        """A hint for a part that stands by its name where its section should."""
+        for kind in ("model", "optimizer", "dataset", "objective"):
+            if any(e.part.name == key.lower() for e in self.registry.entries(kind)):
+                return f"{key.lower()!r} is the name of a part: {section(kind)}: {{name: {key.lower()}, ...}}"
+        return ""
+
+    def best(self, key: str, parent: str, core_only: bool) -> tuple[float, str]:
+        """The likeliest place of a key outside its node; keys inside a regularizer count less."""
+        places = self.core if core_only else {**self.core, **self.own}
+        scored = [
+            (score(key, name) * (0.8 if path.count(".") > 1 else 1), -path.count("."), path)
+            for path, name in places.items()
+            if path.rpartition(".")[0] != parent and path != parent
+        ]
+        likeliest = max(scored)
+        return likeliest[0], likeliest[2]
+
+
+def _nested(key: str) -> str:
+    first, *inner = key.split(".")
+    return f"nest it: {first}: {{{': {'.join(inner)}: ...{'}' * len(inner)}"
 
 
 def _core() -> Iterator[tuple[str, str]]:
@@ -58,37 +117,3 @@ def _parts(reads: Mapping[str, Read], registry: Registry) -> Iterator[tuple[str,
     for kind in ("regularizer", "tracker"):
         for entry in registry.entries(kind):
             yield f"{section(kind)}.{entry.part.name}", entry.part.name
-
-
-def _relocate(
-    mistake: Mistake,
-    core: Mapping[str, str],
-    own: Mapping[str, str],
-    reads: Mapping[str, Read],
-    registry: Registry,
-) -> Mistake:
-    key = mistake.unknown
-    parent = mistake.path.removesuffix(key).rstrip(".")
-    first = key.split(".")[0]
-    if "." in key and first in TOP:
-        nested = f"nest it: {first}: {{{key.partition('.')[2].replace('.', ': {')}: ..."
-        nested += "}" * key.count(".")
-        return replace(mistake, hint=nested, nearest=())
-    siblings: list[str] = []
-    if parent in reads:
-        kind = reads[parent].entry.part.kind
-        siblings = [e.part.name for e in registry.entries(kind) if any(f.name == key for f in part_fields(e))]
-    places = core if siblings else {**core, **own}
-    scored = [(score(key, name), path) for path, name in places.items() if path.rpartition(".")[0] != parent]
-    best, place = max(scored, key=lambda s: (s[0], -s[1].count(".")))
-    here = max((score(key, n) for n in mistake.nearest), default=0.0)
-    if best >= 0.75 and best > here + 0.1:
-        top = "" if "." in place else f"{place!r} stands at the top of the config: is it indented too far?\n"
-        mistake = replace(mistake, nearest=(place, *mistake.nearest), hint=f"{top}{mistake.hint}".strip())
-    if siblings:
-        if here < CUTOFF:  # a guess from the value is worth less than this
-            mistake = replace(mistake, nearest=tuple(n for n in mistake.nearest if "." in n))
-        kind = reads[parent].entry.part.kind
-        hint = f"{key!r} is a key of {kind} {listed(map(repr, siblings))}"
-        mistake = replace(mistake, hint=f"{hint}\n{mistake.hint}".strip())
-    return mistake

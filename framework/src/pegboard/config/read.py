@@ -226,7 +226,8 @@ class _Builder:
         if isinstance(name, int) and isinstance(value, yaml.ScalarNode) and value.value == "":
             if str(last[1]).lstrip("-+").isdecimal():
                 message = f"found '{last[1]},{key.value}': a comma separates keys here"
-                hint = f"with a decimal point: {last[0]}: {last[1]}.{key.value}"
+                hint = f"a number takes a point: {last[0]}: {last[1]}.{key.value}; "
+                hint += f"a list takes brackets: {last[0]}: [{last[1]}, {key.value}]"
                 self.note(key, (*path, last[0]), message, hint)
                 return None
             hint = "a comma separates keys here; a number takes a decimal point"

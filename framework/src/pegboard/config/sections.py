@@ -66,7 +66,8 @@ class Parts:
         """The part at `path`; `key` is the name under which it stands, where that may name it."""
         node = value if key else as_node(value)
         if not isinstance(node, Mapping):
-            self._no_mapping(kind.kind, path, node, key)
+            if not key or self._lookup(kind.kind, key, path, {}, at_key=True)[0]:
+                self._no_mapping(kind.kind, path, node, key)
             return None
         node, aside = self._name(kind.kind, path, node, key)
         name = node.get("name", key)
@@ -121,7 +122,7 @@ class Parts:
             return self.registry.lookup(kind, name), False
         except UnknownPart as error:
             names = [e.part.name for e in self.registry.entries(kind)]
-            near = nearest(name, [*names, *error.nearest]) or list(error.nearest)
+            near = nearest(name, [*names, *error.nearest]) or [n for n in error.nearest if ":" in n]
             hint = error.hint
             for other in ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker"):
                 if other != kind and any(e.part.name == name for e in self.registry.entries(other)):

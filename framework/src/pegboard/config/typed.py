@@ -105,9 +105,10 @@ def _unknown_keys(
 
 def _glued(key: str, value: Any, names: Collection[str]) -> str:
     """A hint for `{epochs:10}` and `{epochs 10}`, which YAML reads as one key without a value."""
-    match = re.fullmatch(r"([\w-]+)\s*[:=\s]\s*(\S.*)", key)
+    match = re.fullmatch(r"([\w-]+)\s*([:=\s])\s*(\S.*)", key)
     if value is None and match and nearest(match[1], names, 1):
-        return f"write a space after the colon: {match[1]}: {match[2]}"
+        how = "a space after the colon" if match[2] == ":" else "a colon and a space"
+        return f"write {how}: {match[1]}: {match[3]}"
     return ""
 
 
@@ -296,21 +297,22 @@ def _reason(hint: Any, value: Any, key: str) -> str:
     containers = [typing.get_origin(w) or w for w in wanted]
     key = "" if key.isdecimal() else f"{key}: "
     if isinstance(value, str) and (int in wanted or float in wanted):
-        return _text_for_number(value, key)
+        return _text_for_number(value, key, float in wanted)
     if isinstance(value, str) and bool in wanted and value.lower() in ("true", "false"):
         return f"without quotes: {key}{value.lower()}"
     if isinstance(value, int | float) and not isinstance(value, bool) and bool in wanted and value in (0, 1):
         return f"write {key}{'true' if value else 'false'}"
     if any(c in _LISTS for c in containers):
-        return _for_list(wanted, value, key)
-    if isinstance(value, bool | int | float) and str in wanted:
+        return _for_list(hint, wanted, value, key)
+    quoted = isinstance(value, bool | int | float) and str in wanted
+    if quoted and convert(hint, shown(value), "", []) is not BAD:
         return f'in quotes, if the text is meant: {key}"{shown(value)}"'
     if isinstance(value, list) and len(value) == 1:
         return f"without brackets: {key}{flow(value[0])}"
     return ""
 
 
-def _for_list(wanted: list[Any], value: Any, key: str) -> str:
+def _for_list(hint: Any, wanted: list[Any], value: Any, key: str) -> str:
     if isinstance(value, Mapping) and value and all(str(k).isdecimal() for k in value):
         return f"give the whole list: {key}[{', '.join(flow(v) for v in value.values())}]"
     if isinstance(value, list | tuple | Mapping | None):
@@ -319,10 +321,12 @@ def _for_list(wanted: list[Any], value: Any, key: str) -> str:
     inner = {m for a in args if a is not Ellipsis for m in members(split(a)[0])}
     bare = scalar(value) if isinstance(value, str) and str not in inner else value
     more = ", ..." if len(args) > 1 and args[-1] is not Ellipsis else ""
-    return f"in brackets: {key}[{flow(bare)}{more}]"
+    if more or convert(hint, [bare], "", []) is not BAD:
+        return f"in brackets: {key}[{flow(bare)}{more}]"
+    return f"a list takes brackets and commas: {key}[a, b]"
 
 
-def _text_for_number(text: str, key: str) -> str:
+def _text_for_number(text: str, key: str, fraction: bool) -> str:
     text = text.strip()
     if _NUMERIC.fullmatch(text):
         if "_" in text:
@@ -330,7 +334,7 @@ def _text_for_number(text: str, key: str) -> str:
         return f"without quotes: {key}{text}"
     if re.fullmatch(r"[-+]?\d+,\d+", text):
         return f"with a decimal point: {key}{text.replace(',', '.')}"
-    if re.fullmatch(r"\d+(\.\d+)?\s*%", text):
+    if fraction and re.fullmatch(r"\d+(\.\d+)?\s*%", text):
         return f"as a share: {key}{float(text.rstrip('% ')) / 100:g}"
     if match := re.fullmatch(r"(\d+)\s*(?:\^|\*\*)\s*(-?\d+)", text):
         return f"as a number: {key}1e{match[2]}" if match[1] == "10" else "as a number, written out"

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,11 +46,13 @@ class WandbTracker(Tracker):
         self._checkpoints: dict[str, Path] = {}  # alias -> newest file, for the end of the run
         self._memory = Path()  # the same on disk, for a run that is killed and resumed
         self._warned: set[str] = set()
+        self._tell: Callable[[str], object] = warnings.warn
 
     def start(self, run: RunInfo) -> None:
         """Start online where that is possible, else offline; then log what W&B has not seen yet."""
         # W&B's reports on its own health would wait for the network when the process ends.
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        self._tell = run.warn
         require()
         import wandb
 
@@ -234,7 +236,7 @@ class WandbTracker(Tracker):
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, stacklevel=3)
+            self._tell(text)
 
 
 def require() -> None:

@@ -1,0 +1,58 @@
+"""A whole offline run: what W&B has of it is what metrics.jsonl has, and the weights do not notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pegboard
+
+pytest.importorskip("pegboard_datasets", reason="needs the other plugins to train something")
+
+CONFIG = {
+    "name": "watched",
+    "data": {"name": "moons", "samples": 200},
+    "model": {"name": "mlp", "hidden": [8]},
+    "optimizer": {"name": "adam", "lr": 0.01},
+    "regularizers": {"dropout": {"p": 0.1}},
+    "trainer": {"epochs": 3, "log_every": 2, "device": "cpu", "threads": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, own_wandb: Path) -> pegboard.Run:
+    trackers = {"wandb": {"project": "demo", "group": "tests", "tags": ["a"], "notes": "hello", "mode": "offline"}}
+    return pegboard.train({**CONFIG, "trackers": trackers}, root=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def record_of(run: pegboard.Run, read: Callable[[Path], Any]) -> Any:
+    (path,) = run.folder.rglob("*.wandb")
+    return read(path.parent)
+
+
+def test_the_history_equals_metrics_jsonl_row_for_row(run: pegboard.Run, read: Callable[[Path], Any]) -> None:
+    rows = record_of(run, read).rows
+    tables = {"confusion", "predictions", "curves"}
+    figures = [row for row in rows if not any(name.split("/")[-1] in tables for name in row)]
+    assert figures == run.history
+    assert len(run.history) > 6
+
+
+def test_config_environment_and_artifacts_are_there(run: pegboard.Run, read: Callable[[Path], Any]) -> None:
+    record = record_of(run, read)
+    assert record.config["model"]["hidden"] == [8]
+    (first, *_) = record.of("run")
+    assert (first.project, first.run_group, list(first.tags), first.notes) == ("demo", "tests", ["a"], "hello")
+    assert first.run_id == run.folder.name
+    aliases = {alias for artifact in record.of("artifact") for alias in artifact.aliases}
+    assert {"best", "last"} <= aliases
+
+
+def test_watching_does_not_change_the_weights(run: pegboard.Run, tmp_path: Path) -> None:
+    plain = pegboard.train(CONFIG, root=tmp_path, quiet=True)
+    files = [(r.folder / "checkpoints/last/model.safetensors").read_bytes() for r in (run, plain)]
+    assert files[0] == files[1]
+    assert plain.history == run.history
