@@ -56,7 +56,10 @@ def test_the_rule_is_said() -> None:
         "b": trick("b", {"edit_batch": "augment"}),
     }
     placed, _ = order(tricks)
-    assert [p.rule for p in placed["edit_batch"]] == ["role augment, by name", "role augment, after b"]
+    assert [p.rule for p in placed["edit_batch"]] == [
+        "role augment of augment < mix < attack, by name",
+        "role augment of augment < mix < attack, after b",
+    ]
 
 
 def test_two_of_one_role_without_an_order_are_an_error_that_names_both_and_the_fix() -> None:

@@ -60,7 +60,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
             record = _once(cost.events) if kit.closure else cost.events.append
             restore = kit.optimizer.step
             if assembly.device == "meta" and _synchronizes(assembly, kit):
-                kit.optimizer.step = _stand_in  # type: ignore[method-assign,assignment]
+                kit.optimizer.step = _stand_in  # type: ignore[method-assign]
             link(assembly, kit, precision, record)(batches, 0)
             kit.optimizer.step = restore  # type: ignore[method-assign]
             cost.state += _state_bytes(kit.optimizer)
@@ -169,10 +169,10 @@ def _parts(plan: Plan) -> str:
 
 
 def _pegs(plan: Plan, assembly: Assembly) -> str:
-    rules = {p.key: p.rule for p in plan.order.get("hang", ())}
+    roles = {p.key: p.role for p in plan.order.get("hang", ())}
     rows = []
     for name, peg, keys in assembly.hung:
-        shown = ", ".join(f"{key} ({rules[key]})" for key in keys) or "-"
+        shown = ", ".join(f"{key} ({roles[key]})" for key in keys) or "-"
         rows.append([name, peg.site, f"{peg.features} {peg.layout}", shown])
     if not rows:
         return "pegs: none"

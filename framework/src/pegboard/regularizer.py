@@ -136,7 +136,7 @@ def order(
                 problems.append(_unknown_role(key, stage, role, roles))
         stages[stage] = []
         for name, keys in members.items():
-            placed, wrong = _order_role(stage, roles[name], keys, tricks, sites)
+            placed, wrong = _order_role(stage, roles[name], keys, tricks, sites, " < ".join(roles))
             stages[stage] += placed
             problems += wrong
         problems += _contradictions(stages[stage], tricks)
@@ -189,7 +189,7 @@ def _meet(stage: str, first: Use, second: Use, sites: Sequence[str]) -> bool:
 
 
 def _order_role(
-    stage: str, role: Role, keys: list[str], tricks: Mapping[str, Use], sites: Sequence[str]
+    stage: str, role: Role, keys: list[str], tricks: Mapping[str, Use], sites: Sequence[str], roles: str
 ) -> tuple[list[Placed], list[Problem]]:
     """Members of one role: by what they declare, then by name; a meeting without an order is a problem."""
     reach = {k: {o for o in keys if _before(k, o, tricks)} for k in keys}  # key -> those after it
@@ -211,7 +211,7 @@ def _order_role(
     placed = []
     for k in ordered:
         earlier = [o for o in ordered if _before(o, k, tricks)]
-        rule = f"role {role.name}"
+        rule = f"role {role.name} of {roles}"
         rule += f", after {', '.join(earlier)}" if earlier else ", by name" if len(keys) > 1 else ""
         placed.append(Placed(k, role.name, rule))
     return placed, problems

@@ -147,6 +147,15 @@ def test_several_objectives_for_a_target(registry: Registry) -> None:
     assert check(with_(objective="other"), registry=more).objective.entry.part.name == "other"
 
 
+def test_the_rules_of_the_default_objective_are_asked_too(registry: Registry) -> None:
+    def look(config: Any, facts: Any) -> list[Problem]:
+        return [Problem(f"not with {facts.model.name}")]
+
+    more = only(ObjectivePart("own", NoKeys, build, default_for=(Labels,), check=look), base=registry)
+    with pytest.raises(ConfigError, match="not with dense"):
+        check(with_(data="tags"), registry=more)
+
+
 def test_the_objective_for_the_exact_target_wins(registry: Registry) -> None:
     @dataclass(frozen=True)
     class Grades(Classes):

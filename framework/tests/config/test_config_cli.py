@@ -85,10 +85,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_check_says_what_the_config_is_made_of(folder: Path, capsys: Any) -> None:
     assert main(["check", "cfg.yaml"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    out, err = capsys.readouterr()
+    assert err == "warning: cfg.yaml:6:22: regularizer 'zz-trick' is deprecated: old\n"
+    lines = out.splitlines()
     assert lines[0] == "cfg.yaml: ok"
     assert [line.split()[:2] for line in lines[1:7]] == [
         ["data", "zz-data"],

@@ -80,6 +80,7 @@ WRONG = [
     ("lr: 1e-3", "lr: 1e-3, betas: [1, 2]", "7:38", "optimizer.betas", "", "a key of optimizer 'adaptive'"),
     ("seed: 0", "descent: {lr: 1}", "1:1", "descent", "", "optimizer: {name: descent, ...}"),
     ("epochs: 2", "seed: 2", "10:11", "trainer.seed", "", "'seed' stands at the top of the config"),
+    ("  activation: relu", "  extends: x", "6:3", "model.extends", "", "'extends' stands at the top"),
     ("seed: 0", "model.hidden: [3]", "1:1", '"model.hidden"', "", "nest it: model: {hidden: ...}"),
     # Names of parts.
     ("name: spots", "name: spot", "2:14", "data.name", "spots", "unknown dataset 'spot'"),

@@ -305,6 +305,7 @@ def test_a_config_that_is_not_there_names_the_nearest(files: Any) -> None:
     files(conf__quickstart="a: 1\n")
     (mistake,) = load("conf/quickstrat.yaml").mistakes
     assert mistake.nearest == ("conf/quickstart.yaml",)
+    assert str(mistake).startswith("conf/quickstrat.yaml\n    no file 'conf/quickstrat.yaml'; did you mean")
     assert load("conf").mistakes[0].hint == "configs in it: quickstart.yaml"
     assert load("cnof/quickstart.yaml").mistakes[0].nearest == ("conf/quickstart.yaml",)
 

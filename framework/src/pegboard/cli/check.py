@@ -16,10 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import sys
+    import warnings
+
     from ..config.check import check
     from ..config.dump import to_yaml
 
-    settings = check(args.config, args.overrides)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always", FutureWarning)
+        settings = check(args.config, args.overrides)
+    for note in notes:
+        print(f"warning: {note.message}", file=sys.stderr)
     if args.full:
         print(to_yaml(settings.plain), end="")
         return 0

@@ -95,7 +95,7 @@ class _Checker:
         name = self._value("name", RUN_NAME, self._default_name())
         seed = self._value("seed", SEED, 0)
         plugins = self._local(plugins or Plugins())
-        self.registry = registry or self._discover(plugins)
+        self.registry = self._discover(plugins) if registry is None else registry
         self.parts = Parts(self.registry, self.found)
         for section, kind in (("data", Dataset), ("model", Model), ("optimizer", Optimizer)):
             self._part(section, kind)
@@ -136,8 +136,7 @@ class _Checker:
 
     def _rank(self, mistake: Mistake) -> tuple[Any, ...]:
         origin = mistake.origin
-        if origin is None:
-            return (0, "", 0, 0)
+        assert origin is not None  # every mistake was located
         other = origin.file != str(self.loaded.file)
         return (bool(origin.word), other, origin.file, origin.line, origin.column)
 
@@ -210,12 +209,12 @@ class _Checker:
             if file.is_file():
                 files.append(str(file))
                 continue
-            inside = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
+            inside = {p.stem: p.name for p in file.parent.glob("*.py")} if file.parent.is_dir() else {}
             self._note(
                 path,
                 f"no file {str(shown_file)!r}",
                 expected="a Python file, relative to this config",
-                nearest=tuple(nearest(file.name, inside)),
+                nearest=tuple(inside[stem] for stem in nearest(file.stem, inside)),
             )
         return replace(plugins, local=tuple(files))
 
@@ -259,7 +258,7 @@ class _Checker:
             return
         shared = {k: v for k, v in node.items() if k != "players"}
         for player, partial in (players or {}).items():
-            self._player(f"{key}.players.{player}", player, shared, partial)
+            self._player(join(f"{key}.players", player), player, shared, partial)
 
     def _player(self, path: str, player: str, shared: dict[str, Any], partial: Any) -> None:
         partial = as_node(partial)
@@ -291,7 +290,7 @@ class _Checker:
             self._note(key, f"found {shown(nodes)}", expected=wanted, hint=f"write {key}: {{{example}}}")
             return
         for name, node in nodes.items():
-            path = f"{key}.{name}"
+            path = join(key, name)
             if node is None:
                 self._switched_off(path, name, kind.kind)
             else:
@@ -327,6 +326,7 @@ class _Checker:
                 self.found += fit.fit_model(model, source, spec, self.registry)
             if self.sections.get("objective", ("", None))[1] is None:
                 objective = self._default_objective(spec)
+                sure |= {"objective": objective} if objective else {}
             elif objective is not None:
                 self.found += fit.fit_target(objective, source, spec.target, self.registry)
             for path, read in sure.items():

@@ -86,6 +86,7 @@ def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistak
             path="objective",
             message=f"{len(made)} objectives are made for the target {target}: {listed(names)}",
             expected="one of them named",
+            absent=True,
             hint=f"objective: {{name: {names[0]}}}",
         )
     what = f"for the target {target}" if target is not None else "for data without a target"
@@ -94,6 +95,7 @@ def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistak
         message=f"no installed objective is the default {what}",
         expected=f"one of {listed(every)}, by name" if every else "an objective; none is installed",
         hint="list them: pegboard show objectives",
+        absent=True,
     )
 
 

@@ -62,7 +62,7 @@ def load(source: Source, overrides: Sequence[str] = ()) -> Loaded:
         root = files.extended(_python(source, (), files.mistakes), Path.cwd(), ())
     else:
         loaded.file = Path(source)
-        root = files.open(loaded.file, (), None)
+        root = files.open(loaded.file, (), Origin(file=str(loaded.file)))
     words, wrong = parse(overrides)
     loaded.mistakes += wrong
     loaded.complete = files.complete
@@ -111,7 +111,7 @@ class _Files:
         self.complete = True
         self.done: dict[str, Node] = {}
 
-    def open(self, path: Path, chain: tuple[Path, ...], origin: Origin | None) -> Node:
+    def open(self, path: Path, chain: tuple[Path, ...], origin: Origin) -> Node:
         """The values of a file and of all that it extends; empty where it cannot be read."""
         real = _real(path)
         if any(_real(p) == real for p in chain):
@@ -122,13 +122,13 @@ class _Files:
             self.done[real] = self.extended(self.read(path, origin), path.parent, (*chain, path))
         return self.done[real]
 
-    def fail(self, message: str, hint: str, origin: Origin | None, path: str = "", near: str = "") -> None:
+    def fail(self, message: str, hint: str, origin: Origin, path: str = "", near: str = "") -> None:
         self.complete = False
         self.mistakes.append(
             Mistake(path=path, message=message, hint=hint, nearest=(near,) if near else (), origin=origin)
         )
 
-    def read(self, path: Path, origin: Origin | None) -> Node:
+    def read(self, path: Path, origin: Origin) -> Node:
         try:
             data = path.read_bytes() if path.is_file() else None
         except (OSError, ValueError) as error:
@@ -151,9 +151,9 @@ class _Files:
             return Node({}, node.at)
         return node
 
-    def absent(self, path: Path, origin: Origin | None) -> None:
+    def absent(self, path: Path, origin: Origin) -> None:
         """Note that there is no such file, with the files that were perhaps meant."""
-        where = "extends" if origin else ""
+        where = "" if Path(origin.file) == path and not origin.line else "extends"
         if path.is_dir():
             inside = _configs(path)
             hint = f"configs in it: {listed(inside)}" if inside else "name a file"
@@ -168,9 +168,9 @@ class _Files:
             return
         names = _configs(folder)
         stems = {Path(n).stem: n for n in names}
-        near = nearest(path.name, names) or [stems[s] for s in nearest(path.stem, stems)]
+        near = [stems[s] for s in nearest(path.stem, stems)]
         hint = f"configs in {str(folder)!r}: {listed(names)}" if names else f"no configs in {str(folder)!r}"
-        meant = "" if not near else (near[0] if origin else str(folder / near[0]))
+        meant = "" if not near else (near[0] if where else str(folder / near[0]))
         self.fail(f"no file {str(path)!r}", hint, origin, where, meant)
 
     def extended(self, node: Node, folder: Path, chain: tuple[Path, ...]) -> Node:

@@ -60,7 +60,7 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
 
 
 def as_mapping(node: Node, path: Path) -> Node:
-    """The node of a part with its short forms written out: `model: mlp`, `dropout: true`."""
+    """The node of a part with its short forms written out: `model: NAME`, `NAME: true`."""
     if path[0] in KEYED:
         on = switched(node.value)
         return node if on is None else Node({} if on else None, node.at, node.key)

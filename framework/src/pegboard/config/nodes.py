@@ -70,14 +70,15 @@ class Origin:
     """Where a value of a config was written."""
 
     file: str = ""  # "" for a value from Python
-    line: int = 0  # 1 for the first
+    line: int = 0  # 1 for the first, 0 for the file as a whole
     column: int = 0  # 1 for the first
     word: str = ""  # the command-line word, where it came from there
 
     def __str__(self) -> str:
         if self.word:
             return f"command line, {self.word!r}"
-        return f"{self.file}:{self.line}:{self.column}" if self.file else "config"
+        place = f":{self.line}:{self.column}" if self.line else ""
+        return f"{self.file}{place}" if self.file else "config"
 
 
 @dataclass(frozen=True, kw_only=True)

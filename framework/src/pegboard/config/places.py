@@ -82,7 +82,7 @@ class _Places:
         scored = [
             (score(key, name) * (0.8 if path.count(".") > 1 else 1), -path.count("."), path)
             for path, name in places.items()
-            if path.rpartition(".")[0] != parent and path != parent
+            if path.rpartition(".")[0] != parent and path not in (parent, "name")
         ]
         likeliest = max(scored)
         return likeliest[0], likeliest[2]
@@ -95,7 +95,7 @@ def _nested(key: str) -> str:
 
 def _core() -> Iterator[tuple[str, str]]:
     """Dotted path and key of everything that is the core's."""
-    for name in TOP:
+    for name in ("extends", *TOP):
         yield name, name
     for path, cls in (("trainer", Trainer), ("data", DataOptions), ("plugins", Plugins)):
         for field in describe(cls):

@@ -49,7 +49,7 @@ def section(kind: str) -> str:
 
 
 def as_node(value: Any) -> Any:
-    """A part node with the short form `model: mlp` written out."""
+    """A part node with the short form `model: NAME` written out."""
     return {"name": value} if isinstance(value, str) else value
 
 
