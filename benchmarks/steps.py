@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional
-from torch.utils.data import DataLoader, TensorDataset
-
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning import assemble, make_plan
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
 
 BATCH = 32
 CONFIG = {
@@ -132,7 +131,9 @@ def calls(run: Callable[[int], None]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--steps", type=int, default=300)
@@ -159,14 +160,20 @@ def main() -> None:
             times[name].append((time.perf_counter() - started) / args.steps)
     base = statistics.median(times["plain DataLoader loop"])
     rows = {
-        name: {"us": statistics.median(t) * 1e6, "ratio": statistics.median(t) / base, "calls": calls(loops[name])}
+        name: {
+            "us": statistics.median(t) * 1e6,
+            "ratio": statistics.median(t) / base,
+            "calls": calls(loops[name]),
+        }
         for name, t in times.items()
     }
     print(f"{'loop':26}{'us a step':>10}{'ratio':>8}{'calls':>8}")
     for name, row in rows.items():
         print(f"{name:26}{row['us']:>10.0f}{row['ratio']:>8.2f}{row['calls']:>8.0f}")
     if args.json:
-        args.json.write_text(json.dumps({"torch": torch.__version__, "threads": args.threads, "loops": rows}, indent=1))
+        args.json.write_text(
+            json.dumps({"torch": torch.__version__, "threads": args.threads, "loops": rows}, indent=1)
+        )
 
 
 if __name__ == "__main__":

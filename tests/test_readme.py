@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sandbox import ROOT
-
 from pegboard.registry import Registry
+from sandbox import ROOT
 
 TEXT = (ROOT / "README.md").read_text("utf-8")
 
@@ -34,7 +33,10 @@ def test_the_mistakes_are_those_that_check_prints(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pegboard", "check", "wrong.yaml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert block("3 mistakes in wrong.yaml").strip() == done.stderr.strip().removeprefix("3 mistakes in wrong.yaml").strip()
+    assert (
+        block("3 mistakes in wrong.yaml").strip()
+        == done.stderr.strip().removeprefix("3 mistakes in wrong.yaml").strip()
+    )
 
 
 def parts_table() -> str:

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pegboard
 import pytest
 import yaml
-
-import pegboard
 from pegboard.cli import COMMANDS, main
 
 Config = Callable[..., dict[str, Any]]
@@ -49,7 +48,7 @@ def test_predict_reads_tables_and_writes_them(cfg: str, capsys: Capture) -> None
     latest = "runs/cfg/latest"
     Path("rows.csv").write_text("x,y,extra\n-3,-3,a\n3,3,b\n")
     assert main(["predict", latest, "--input", "rows.csv", "-o", "out.csv"]) == 0
-    assert [r["class"] for r in csv.DictReader(Path("out.csv").open())] == ["left", "right"]
+    assert [r["class"] for r in csv.DictReader(Path("out.csv").read_text().splitlines())] == ["left", "right"]
     Path("rows.json").write_text('[{"x": -3, "y": -3}]')
     assert main(["predict", latest, "--input", "rows.json", "-o", "out.json"]) == 0
     assert json.loads(Path("out.json").read_text())[0]["class"] == "left"
@@ -77,8 +76,8 @@ def test_predict_reads_tables_and_writes_them(cfg: str, capsys: Capture) -> None
 def test_explain_prints_the_plan(cfg: str, capsys: Capture) -> None:
     assert main(["explain", cfg, "regularizers.drop.p=0.1", "trainer.accumulate=2"]) == 0
     text = capsys.readouterr().out
-    for expected in ("Vector(2) -> Classes(2)", "drop (drop)", "role drop of normalize < drop", "nll(f(x), y)", "parameters  42", "one step",
-                     "2 batches to an update", "optimizer 0 B", "floating point operations"):  # fmt: skip
+    for expected in ("Vector(2) -> Classes(2)", "drop (drop)", "role drop of normalize < drop",
+                     "nll(f(x), y)", "parameters  42", "one step", "2 batches to an update", "optimizer 0 B", "floating point operations"):  # fmt: skip
         assert expected in text
 
 
@@ -125,7 +124,10 @@ def test_help_of_every_command_has_an_example_and_imports_neither_torch_nor_nump
     )
     for words in ([], *([name] for name in COMMANDS)):
         done = subprocess.run(
-            [sys.executable, "-c", code.format(words=[*words, "--help"])], capture_output=True, text=True, check=False
+            [sys.executable, "-c", code.format(words=[*words, "--help"])],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert "example: pegboard" in done.stdout
@@ -143,11 +145,10 @@ def test_a_reader_that_leaves_is_not_an_error(cfg: str) -> None:
 
 
 def test_a_terminal_gets_a_bar_and_tables(config: Config, root: Path) -> None:
-    from rich.console import Console as Rich
-
     from pegboard.config.check import check
     from pegboard.report.console import Console
     from pegboard.training import run_plan
+    from rich.console import Console as Rich
 
     stream = io.StringIO()
     console = Console(stream=stream)

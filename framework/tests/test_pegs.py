@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
-
 from pegboard import Peg
 from pegboard.pegs import find, infer
+from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Add(nn.Module):

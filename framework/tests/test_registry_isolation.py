@@ -7,7 +7,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-
 from pegboard import PegboardError
 from pegboard.registry import Registry, UnknownPart
 
@@ -25,6 +24,7 @@ GOOD = """
         return [Model("{name}", Tiny, lambda config, context: None)]
 """
 
+# ruff: noqa: E501
 BROKEN = {
     "missing_dependency": ("import surely_not_installed_anywhere", "import", "surely_not_installed"),
     "exits": ("import sys\nsys.exit(3)", "import", "SystemExit"),
@@ -86,7 +86,9 @@ def install(site: Path, dist: str, code: str, requires: str = "pegboard>=0.1", p
     (site / f"{module}.py").write_text(textwrap.dedent(code))
     info = site / f"{module}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\nRequires-Dist: {requires}\n")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\nRequires-Dist: {requires}\n"
+    )
     (info / "entry_points.txt").write_text(f"[pegboard]\n{point or module} = {module}\n")
 
 
@@ -177,7 +179,9 @@ def test_switches_keep_code_from_running(site: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_switch_that_names_nothing_installed_is_an_error(site: Path) -> None:
     install(site, "acme-real", GOOD.format(name="real"))
-    with pytest.raises(PegboardError, match=r"plugins.disable names the plugin 'acme-reel'.*Did you mean 'acme-real'"):
+    with pytest.raises(
+        PegboardError, match=r"plugins.disable names the plugin 'acme-reel'.*Did you mean 'acme-real'"
+    ):
         Registry.discover(disable=["acme-reel"])
 
 

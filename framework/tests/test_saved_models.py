@@ -8,14 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pegboard
 import pytest
 import torch
-from torch import nn
-
-import pegboard
 from pegboard import PegboardError
 from pegboard.engine import checkpoint
 from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
+from torch import nn
 
 Config = Callable[..., dict[str, Any]]
 
@@ -149,7 +148,9 @@ def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["last", "step-00000001"]
 
 
-def test_training_starts_from_saved_weights(config: Config, run: pegboard.Run, root: Path, capsys: Any) -> None:
+def test_training_starts_from_saved_weights(
+    config: Config, run: pegboard.Run, root: Path, capsys: Any
+) -> None:
     given = config(model={"name": "net", "weights": str(run.folder)}, trainer={"steps": 1})
     fine = pegboard.train(given, "optimizer.lr=1e-12", root=root, quiet=True)
     assert torch.allclose(fine.model.state_dict()["1.weight"], run.model.state_dict()["1.weight"], atol=1e-6)

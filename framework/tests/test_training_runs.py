@@ -12,18 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pegboard
 import pytest
 import torch
 import yaml
-from torch.nn import functional
-
-import pegboard
 from pegboard import PegboardError
 from pegboard.config.check import check
 from pegboard.data import epoch_order
 from pegboard.engine import loop as loops
 from pegboard.planning import assemble, make_plan
 from pegboard.rng import key_seed
+from torch.nn import functional
 
 Config = Callable[..., dict[str, Any]]
 
@@ -42,7 +41,9 @@ def by_hand(config: dict[str, Any], epochs: int, batch: int) -> dict[str, torch.
     model, splits = assemble(plan, "cpu").model, plan.splits
     assert splits is not None
     settings = config["optimizer"]
-    optimizer = torch.optim.SGD(model.parameters(), settings["lr"], settings.get("momentum", 0), foreach=False)
+    optimizer = torch.optim.SGD(
+        model.parameters(), settings["lr"], settings.get("momentum", 0), foreach=False
+    )
     x, y = splits.train.inputs[0], splits.train.target  # type: ignore[attr-defined]
     torch.manual_seed(key_seed(config["seed"], "train"))
     for epoch in range(epochs):
@@ -136,7 +137,9 @@ def test_many_steps_between_rows_are_summed_without_losing_any(
     trainer = {"epochs": 3, "log_every": 1000, "device": "cpu"}
     plain = pegboard.train(config(trainer=trainer), root=root, quiet=True).history
     monkeypatch.setattr(loops, "FLUSH", 2)
-    for a, b in zip(plain, pegboard.train(config(trainer=trainer), root=root, quiet=True).history, strict=True):
+    for a, b in zip(
+        plain, pegboard.train(config(trainer=trainer), root=root, quiet=True).history, strict=True
+    ):
         assert a == pytest.approx(b)
 
 
@@ -209,7 +212,9 @@ def test_a_trick_can_end_the_run(config: Config, root: Path) -> None:
 
 def test_a_trick_that_found_nothing_to_act_on_is_an_error(config: Config, root: Path) -> None:
     given = config(regularizers={"drop": {"sites": ["attention"]}})
-    with pytest.raises(PegboardError, match="drop found nothing to act on.*has pegs at affine, hidden, input"):
+    with pytest.raises(
+        PegboardError, match="drop found nothing to act on.*has pegs at affine, hidden, input"
+    ):
         pegboard.train(given, root=root, quiet=True)
     assert not [p for p in root.rglob("*") if p.is_file()]
 
@@ -304,7 +309,9 @@ def test_bf16_trains_on_the_cpu(config: Config, root: Path) -> None:
 
 
 @pytest.mark.parametrize("device, message", [("cuda:7", "torch sees"), ("mps", "not available")])
-def test_a_device_that_is_not_there_is_an_error(config: Config, root: Path, device: str, message: str) -> None:
+def test_a_device_that_is_not_there_is_an_error(
+    config: Config, root: Path, device: str, message: str
+) -> None:
     with pytest.raises(PegboardError, match=message):
         pegboard.train(config(), f"trainer.device={device}", root=root, quiet=True)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from pegboard import Regularizer, Role, Trick
 from pegboard.regularizer import Use, order
 
@@ -24,8 +23,12 @@ class Sited:
     sites: tuple[str, ...] = ("hidden",)
 
 
-def trick(name: str, stages: dict[str, str], config: Any = None, players: tuple[str, ...] = (), **more: Any) -> Use:
-    return Use(Regularizer(name, Empty, lambda c, x: Trick(), stages=stages, **more), config or Empty(), players)
+def trick(
+    name: str, stages: dict[str, str], config: Any = None, players: tuple[str, ...] = (), **more: Any
+) -> Use:
+    return Use(
+        Regularizer(name, Empty, lambda c, x: Trick(), stages=stages, **more), config or Empty(), players
+    )
 
 
 def keys(stage: str, tricks: dict[str, Use]) -> list[str]:
@@ -70,7 +73,9 @@ def test_two_of_one_role_without_an_order_are_an_error_that_names_both_and_the_f
     assert "a: null or b: null" in answer[0]
 
 
-@pytest.mark.parametrize("stage, role", [("edit_loss", "term"), ("edit_groups", "decay"), ("after_eval", "stop")])
+@pytest.mark.parametrize(
+    "stage, role", [("edit_loss", "term"), ("edit_groups", "decay"), ("after_eval", "stop")]
+)
 def test_where_the_order_cannot_matter_names_decide(stage: str, role: str) -> None:
     tricks = {"b": trick("b", {stage: role}), "a": trick("a", {stage: role})}
     assert keys(stage, tricks) == ["a", "b"]
@@ -100,7 +105,10 @@ def test_one_part_twice_on_the_same_pegs_is_ambiguous() -> None:
 
 
 def test_conflicts_are_found_from_either_side() -> None:
-    tricks = {"a": trick("a", {"edit_loss": "term"}), "b": trick("b", {"edit_loss": "term"}, conflicts=("a",))}
+    tricks = {
+        "a": trick("a", {"edit_loss": "term"}),
+        "b": trick("b", {"edit_loss": "term"}, conflicts=("a",)),
+    }
     (problem,) = order(tricks)[1]
     assert "'b' cannot stand beside 'a'" in problem.message
 

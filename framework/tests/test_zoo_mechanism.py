@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pegboard
 import pytest
 import yaml
-
-import pegboard
 from pegboard import PegboardError, zoo
 from pegboard.cli import main
 from pegboard.registry import Registry
@@ -64,9 +63,13 @@ def test_recipes_are_recorded_and_then_load(shelf: Path, capsys: pytest.CaptureF
     assert measured == pytest.approx(figure["values"][0])
 
 
-def test_a_reference_written_by_hand_is_kept_and_shown(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reference_written_by_hand_is_kept_and_shown(
+    shelf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reference = {"test/right": {"value": 0.9, "source": "a paper"}}
-    (shelf / "points/net/result.json").write_text(json.dumps({"reference": reference, "seeds": [], "figures": {}}))
+    (shelf / "points/net/result.json").write_text(
+        json.dumps({"reference": reference, "seeds": [], "figures": {}})
+    )
     main(["zoo", "record", "points/net", "--seeds", "1", "--root", "out"])
     page = shelf / "README.md"
     page.write_text(f"Before\n{zoo.BEGIN}\nold\n{zoo.END}\nafter\n")

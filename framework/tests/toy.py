@@ -45,9 +45,8 @@ class Net:
 
 
 def build_net(config: Net, context: Context) -> Any:
-    from torch import nn
-
     from pegboard import Peg
+    from torch import nn
 
     inputs, outputs = context.spec.inputs[0].size, context.outputs
     assert inputs is not None and outputs is not None
@@ -78,7 +77,6 @@ def points_spec(config: Points) -> DataSpec | None:
 
 def build_points(config: Points, context: Context) -> Splits:
     import torch
-
     from pegboard import Resident
 
     def split(count: int, purpose: str) -> Resident:
@@ -127,7 +125,9 @@ class Again:
 def build_again(config: Again, context: Context) -> Callable[..., Any]:
     import torch
 
-    return lambda groups: torch.optim.LBFGS([p for g in groups for p in g["params"]], lr=config.lr, max_iter=3)
+    return lambda groups: torch.optim.LBFGS(
+        [p for g in groups for p in g["params"]], lr=config.lr, max_iter=3
+    )
 
 
 @dataclass(frozen=True)

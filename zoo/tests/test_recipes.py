@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy
 import pytest
-
 from pegboard import zoo
 from pegboard.config.check import check
 from pegboard.inference import Trained
@@ -21,7 +20,13 @@ each_recipe = pytest.mark.parametrize("recipe", OURS, ids=lambda r: r.name)
 
 def test_the_first_recipes_are_there() -> None:
     names = {r.name for r in OURS}
-    assert names >= {"digits/mlp", "digits/mlp-tricks", "digits/mlp-small", "digits/mlp-small-distilled", "diabetes/linear"}
+    assert names >= {
+        "digits/mlp",
+        "digits/mlp-tricks",
+        "digits/mlp-small",
+        "digits/mlp-small-distilled",
+        "diabetes/linear",
+    }
 
 
 @each_recipe
@@ -47,7 +52,9 @@ def test_the_result_is_whole(recipe: zoo.Recipe) -> None:
 def test_the_weights_still_give_the_recorded_figure(recipe: zoo.Recipe) -> None:
     found = Trained(f"zoo:{recipe.name}").evaluate("test")
     for name, value in found.items():
-        assert value == pytest.approx(recipe.result["figures"][f"test/{name}"]["values"][0], rel=1e-3, abs=1e-3)
+        assert value == pytest.approx(
+            recipe.result["figures"][f"test/{name}"]["values"][0], rel=1e-3, abs=1e-3
+        )
 
 
 @each_recipe

@@ -35,8 +35,8 @@ from .parts import (
     Model,
     ObjectivePart,
     Optimizer,
-    Problem,
     ProbePart,
+    Problem,
     Regularizer,
     Role,
     Schedule,
@@ -51,7 +51,15 @@ if TYPE_CHECKING:
     from .data import Resident
     from .pegs import Peg
 
-_LAZY = {"Peg": "pegs", "Resident": "data", "Run": "api", "load": "api", "resume": "api", "plan": "api", "train": "api"}
+_LAZY = {
+    "Peg": "pegs",
+    "Resident": "data",
+    "Run": "api",
+    "load": "api",
+    "resume": "api",
+    "plan": "api",
+    "train": "api",
+}
 
 __all__ = [
     "Batch",

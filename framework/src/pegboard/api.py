@@ -58,7 +58,9 @@ def plan(config: str | Path | Mapping[str, Any], *overrides: str) -> Plan:
     return make_plan(check(config, overrides), read=False)
 
 
-def train(config: str | Path | Mapping[str, Any], *overrides: str, root: str | Path = "runs", quiet: bool = False) -> Run:
+def train(
+    config: str | Path | Mapping[str, Any], *overrides: str, root: str | Path = "runs", quiet: bool = False
+) -> Run:
     """Train a config to its end in a new folder below `root`."""
     from .report.console import Console
     from .training import run_plan

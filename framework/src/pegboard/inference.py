@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
 from .contracts import Objective, Source, Splits
 from .data import Resident
 from .engine.evaluate import collect, evaluate
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model
+from .nearest import nearest
 from .parts import Context
 from .planning import build, read_data
-from .registry import nearest
 from .training import readable
 
 
@@ -93,7 +92,11 @@ def read_table(path: Path) -> dict[str, list[Any]]:
                 rows: Any = list(csv.DictReader(file))
         elif path.suffix in (".json", ".jsonl"):
             text = path.read_text("utf-8")
-            rows = [json.loads(t) for t in text.splitlines() if t] if path.suffix == ".jsonl" else json.loads(text)
+            rows = (
+                [json.loads(t) for t in text.splitlines() if t]
+                if path.suffix == ".jsonl"
+                else json.loads(text)
+            )
         else:
             raise PegboardError(f"{path} is not a table that predict reads: expected .csv, .json or .jsonl")
     except (ValueError, csv.Error) as error:
@@ -128,7 +131,11 @@ def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
 
 
 def _cell(value: Any) -> str:
-    text = json.dumps(value) if isinstance(value, list) else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = (
+        json.dumps(value)
+        if isinstance(value, list)
+        else f"{value:.6g}"
+        if isinstance(value, float)
+        else str(value)
+    )
     return f'"{text}"' if "," in text else text
-
-

@@ -41,14 +41,18 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
         recipe = find_recipe(text.removeprefix(ZOO))
         weights = recipe.folder / checkpoint.WEIGHTS
         if not weights.is_file():
-            raise PegboardError(f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}")
+            raise PegboardError(
+                f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}"
+            )
         return Saved(recipe.folder / "recipe.yaml", weights, from_json(recipe.result["spec"]), text)
     folder = checkpoint.find(ref, which)
     manifest = checkpoint.read_manifest(folder)
     checkpoint.verify(folder, manifest)
     config = folder.resolve().parent.parent / "config.yaml"
     if not config.is_file():
-        raise PegboardError(f"{text}: no {config.name} beside the folder checkpoints/, so the model is unknown")
+        raise PegboardError(
+            f"{text}: no {config.name} beside the folder checkpoints/, so the model is unknown"
+        )
     return Saved(config, folder / checkpoint.WEIGHTS, _spec(manifest, text), text)
 
 

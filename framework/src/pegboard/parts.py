@@ -18,8 +18,9 @@ from .specs import DataSpec, Spec
 if TYPE_CHECKING:
     import torch
 
-    from .contracts import Objective, Probe, Splits, Tracker
-    from .regularizer import Trick
+    from .contracts import Objective, Probe, Splits, Tracker  # noqa: F401
+    from .regularizer import Trick  # noqa: F401
+
 
 C = TypeVar("C")
 T = TypeVar("T")

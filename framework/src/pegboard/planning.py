@@ -22,8 +22,8 @@ from .config.nodes import Chosen, Settings
 from .contracts import Objective, Player, Splits
 from .errors import PegboardError
 from .parts import Context
-from .regularizer import ROLES, Placed, Trick, Use, order
 from .registry import Entry
+from .regularizer import ROLES, Placed, Trick, Use, order
 from .rng import key_seed
 from .specs import DataSpec
 
@@ -238,7 +238,9 @@ def _build_model(plan: Plan, context: Context) -> nn.Module:
         model: nn.Module = build(settings.model, context)
     if not isinstance(model, nn.Module):
         name, plugin = settings.model.entry.part.name, settings.model.entry.plugin.dist
-        raise PegboardError(f"model {name!r} of {plugin} built a {type(model).__name__}, expected an nn.Module")
+        raise PegboardError(
+            f"model {name!r} of {plugin} built a {type(model).__name__}, expected an nn.Module"
+        )
     if settings.infer_pegs and not any(True for _ in pegs.find(model)):
         pegs.infer(model, *(s.example(2, "meta") for s in plan.spec.inputs))
     return model
@@ -278,10 +280,10 @@ def _hang(plan: Plan, model: nn.Module, tricks: Mapping[str, Trick]) -> list[tup
         acts = [s for s in ROLES if overrides(trick, s)]
         if acts == ["hang"] and key not in used:
             sites = sorted({peg.site for _, peg, _ in found})
-            wanted = getattr(plan.settings.regularizers[key].config, "sites", ())
+            wanted = ", ".join(getattr(plan.settings.regularizers[key].config, "sites", ()))
             raise PegboardError(
-                f"regularizers.{key} found nothing to act on: it hangs on {', '.join(wanted) or 'no site'}, and "
-                f"model {plan.settings.model.entry.part.name!r} has pegs at {', '.join(sites) or 'no site at all'}"
+                f"regularizers.{key} found nothing to act on: it hangs on {wanted or 'no site'}, and model "
+                f"{plan.settings.model.entry.part.name!r} has pegs at {', '.join(sites) or 'no site at all'}"
                 + (f"\n  choose from them: regularizers.{key}.sites=[{sites[0]}]" if sites else "")
             )
     return found

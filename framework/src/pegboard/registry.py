@@ -7,7 +7,6 @@ names a part of a broken plugin is told the original cause, the distribution and
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -26,6 +25,7 @@ import pluggy
 
 from . import hookspecs
 from .errors import PegboardError
+from .nearest import nearest
 from .parts import (
     NAME,
     Dataset,
@@ -213,21 +213,9 @@ class Registry:
         near = nearest(name, [*names, *_index().get(kind, ())])
         return UnknownPart(message, f"one of {', '.join(sorted(set(names))) or 'none installed'}", near, hint)
 
-    def fingerprint(self, entries: Iterable[Entry]) -> dict[str, str]:
-        """Distribution and version of the plugins behind these parts."""
-        return dict(sorted({(e.plugin.dist, e.plugin.version) for e in entries}))
-
-
-def nearest(word: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """The names most like a word, the likeliest first; case, dashes and underscores do not count."""
-
-    def plain(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "").replace(" ", "")
-
-    by_plain: dict[str, str] = {}
-    for name in sorted(set(names)):
-        by_plain.setdefault(plain(name), name)
-    return [by_plain[m] for m in difflib.get_close_matches(plain(word), by_plain, count, 0.6)]
+    def indexed(self, entry: Entry) -> bool:
+        """Whether the core's own list has this part with this distribution."""
+        return _known(entry.part.kind, entry.part.name) == entry.plugin.dist
 
 
 def _article(kind: str) -> str:
@@ -241,7 +229,9 @@ def _listed(variable: str) -> list[str]:
 @functools.cache
 def _index() -> dict[str, dict[str, str]]:
     """Which distribution is known to offer which part, installed or not: kind -> name -> distribution."""
-    index: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("known_parts.json").read_text("utf-8"))
+    index: dict[str, dict[str, str]] = json.loads(
+        Path(__file__).with_name("known_parts.json").read_text("utf-8")
+    )
     return index
 
 
@@ -353,7 +343,9 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
             manager.unregister(module)
         reason = f"{type(error).__name__}: {error}".strip().removesuffix(":")
         plugin.status, plugin.phase, plugin.error = "broken", phase, error
-        plugin.reason = reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
+        plugin.reason = (
+            reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
+        )
         plugin.parts, plugin.recipes = [], []
 
 

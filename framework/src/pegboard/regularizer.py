@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .nearest import nearest
 from .parts import Problem, Regularizer, Role
-from .registry import nearest
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +168,9 @@ def _conflicts(tricks: Mapping[str, Use]) -> Iterable[Problem]:
         for other, there in sorted(tricks.items()):
             if other != key and there.part.name in use.part.conflicts:
                 hint = f"leave one out: {key}: null or {other}: null"
-                yield Problem(f"{key!r} cannot stand beside {other!r}, as {use.part.name} declares", key, "", hint)
+                yield Problem(
+                    f"{key!r} cannot stand beside {other!r}, as {use.part.name} declares", key, "", hint
+                )
 
 
 def _before(first: str, second: str, tricks: Mapping[str, Use]) -> bool:

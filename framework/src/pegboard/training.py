@@ -86,7 +86,9 @@ def resume_run(folder: Path, console: Console) -> Path:
     with _prepared(settings, device) as precision:
         plan = make_plan(settings, read=True)
         if plan.fingerprint() != manifest["plugins"]:
-            console.warn(f"plugins differ from those of the run: {manifest['plugins']} then, {plan.fingerprint()} now")
+            console.warn(
+                f"plugins differ from those of the run: {manifest['plugins']} then, {plan.fingerprint()} now"
+            )
         assembly = assemble(plan, device, folder)
         weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
         checkpoint.fit_weights(assembly.model, weights, True, str(where))
@@ -174,7 +176,9 @@ def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> 
     """Measure the best weights on the held-out splits, and show what came of the run."""
     assembly, splits, progress, console = loop.assembly, loop.splits, loop.progress, following.console
     best = folder / "checkpoints" / "best"
-    checkpoint.fit_weights(assembly.model, checkpoint.read_weights(best / checkpoint.WEIGHTS), True, str(best))
+    checkpoint.fit_weights(
+        assembly.model, checkpoint.read_weights(best / checkpoint.WEIGHTS), True, str(best)
+    )
     held_out = [name for name in ("val", "test") if getattr(splits, name) is not None]
     figures = {name: loop.evaluate(name) for name in held_out}
     if "test" in figures:
@@ -206,7 +210,11 @@ def _tables(loop: Loop, split: str, samples: int = 32) -> dict[str, Table]:
     names = getattr(loop.plan.spec.target, "names", ())
     columns = ["sample", "target", *predicted]
     rows = [
-        [i, readable(target[i], names), *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items())]
+        [
+            i,
+            readable(target[i], names),
+            *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items()),
+        ]
         for i in range(min(samples, len(target)))
     ]
     return {**assembly.objective.tables(output, target), "predictions": Table(columns, rows)}

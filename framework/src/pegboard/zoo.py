@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import PegboardError
-from .registry import Registry, nearest
+from .nearest import nearest
+from .registry import Registry
 
 SMALL = 5 * 2**20  # bytes of weights that a recipe may carry
 BEGIN, END = "<!-- table: made by `pegboard zoo table` -->", "<!-- end of table -->"
@@ -66,7 +67,9 @@ def find_recipe(name: str, registry: Registry | None = None) -> Recipe:
     if len(found) == 1:
         return found[0]
     if found:
-        raise PegboardError(f"recipe {name!r} is brought by {', '.join(r.dist for r in found)}: write dist:name")
+        raise PegboardError(
+            f"recipe {name!r} is brought by {', '.join(r.dist for r in found)}: write dist:name"
+        )
     near = nearest(plain, [r.name for r in every])
     raise PegboardError(
         f"no recipe {name!r} in the zoo"
@@ -129,7 +132,10 @@ def _parameters(weights: Path) -> int:
 
 def table(found: Sequence[Recipe]) -> str:
     """The zoo as a Markdown table, made from the result files."""
-    lines = ["| recipe | figure | measured | seeds | beside it | parameters | seconds |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| recipe | figure | measured | seeds | beside it | parameters | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for recipe in found:
         result = recipe.result
         if not result:
@@ -140,8 +146,8 @@ def table(found: Sequence[Recipe]) -> str:
         beside = result.get("reference", {}).get(figure)
         reference = f"{beside['value']:.4g}: {beside['source']}" if beside else ""
         lines.append(
-            f"| {recipe.name} | {figure} | {measured['mean']:.4f} ± {measured['std']:.4f} | {len(result['seeds'])} "
-            f"| {reference} | {result['parameters']:,} | {result['seconds']:.1f} |"
+            f"| {recipe.name} | {figure} | {measured['mean']:.4f} ± {measured['std']:.4f} "
+            f"| {len(result['seeds'])} | {reference} | {result['parameters']:,} | {result['seconds']:.1f} |"
         )
     return "\n".join(lines)
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import pegboard
+import pytest
 
 pytest.importorskip("pegboard_datasets", reason="needs the other plugins to train something")
 
@@ -24,7 +23,9 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, own_wandb: Path) -> pegboard.Run:
-    trackers = {"wandb": {"project": "demo", "group": "tests", "tags": ["a"], "notes": "hello", "mode": "offline"}}
+    trackers = {
+        "wandb": {"project": "demo", "group": "tests", "tags": ["a"], "notes": "hello", "mode": "offline"}
+    }
     return pegboard.train({**CONFIG, "trackers": trackers}, root=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
@@ -45,7 +46,12 @@ def test_config_environment_and_artifacts_are_there(run: pegboard.Run, read: Cal
     record = record_of(run, read)
     assert record.config["model"]["hidden"] == [8]
     (first, *_) = record.of("run")
-    assert (first.project, first.run_group, list(first.tags), first.notes) == ("demo", "tests", ["a"], "hello")
+    assert (first.project, first.run_group, list(first.tags), first.notes) == (
+        "demo",
+        "tests",
+        ["a"],
+        "hello",
+    )
     assert first.run_id == run.folder.name
     aliases = {alias for artifact in record.of("artifact") for alias in artifact.aliases}
     assert {"best", "last"} <= aliases

@@ -71,7 +71,7 @@ def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     """A misspelt command is answered with the nearest one."""
     word = next((w for w in words if not w.startswith("-")), None)
     if word is not None and word not in COMMANDS:
-        from ..registry import nearest
+        from ..nearest import nearest
 
         near = nearest(word, COMMANDS)
         hint = f", did you mean {near[0]!r}?" if near else ""

@@ -26,5 +26,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({f"{args.split}/{name}": value for name, value in figures.items()}))
     else:
-        Console().table(f"{args.run}, {args.checkpoint} checkpoint", ["split", *figures], [[args.split, *figures.values()]])
+        Console().table(
+            f"{args.run}, {args.checkpoint} checkpoint",
+            ["split", *figures],
+            [[args.split, *figures.values()]],
+        )
     return 0

@@ -27,7 +27,13 @@ def run(args: argparse.Namespace) -> int:
     from ..report.console import Console
 
     rows = [
-        [p.name, p.state, f"{p.dist} {p.version}", f"{p.milliseconds:.1f} ms", ", ".join(_parts(p)) or p.reason]
+        [
+            p.name,
+            p.state,
+            f"{p.dist} {p.version}",
+            f"{p.milliseconds:.1f} ms",
+            ", ".join(_parts(p)) or p.reason,
+        ]
         for p in plugins
     ]
     Console().table("", ["plugin", "status", "distribution", "import", "parts, or what is wrong"], rows)

@@ -26,5 +26,8 @@ def run(args: argparse.Namespace) -> int:
     trained = Trained(args.run, args.checkpoint, args.device)
     source = trained.source(args.split) if table is None else trained.encode(table, args.input)
     text = write_table(trained.predict(source), Path(args.output) if args.output else None)
-    print(f"{len(source)} predictions in {args.output}" if args.output else text, end="\n" if args.output else "")
+    print(
+        f"{len(source)} predictions in {args.output}" if args.output else text,
+        end="\n" if args.output else "",
+    )
     return 0

@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _named(name: str, registry: Registry) -> Iterator[str]:
     """What a name stands for: a kind, a section of the core's, a part of any kind."""
-    from ..config.nearest import nearest
     from ..config.nodes import DataOptions, Plugins, Trainer
     from ..errors import PegboardError
+    from ..nearest import nearest
     from ..registry import KINDS
 
     sections = {"trainer": Trainer, "data": DataOptions, "plugins": Plugins}

@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     record = actions.add_parser("record", help="train a recipe with several seeds and write its result.json")
     record.add_argument("recipe", nargs="+", help="names")
-    record.add_argument("--seeds", type=int, default=3, help="how many seeds, the recipe's first (default: 3)")
+    record.add_argument(
+        "--seeds", type=int, default=3, help="how many seeds, the recipe's first (default: 3)"
+    )
     record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     table = actions.add_parser("table", help="make the table of a page anew from the result files")
     table.add_argument("page", help="a Markdown file with the marks of a table in it")
@@ -65,7 +67,13 @@ def _row(recipe: object) -> list[object]:
         return [recipe.name, "not recorded yet", "", "", recipe.dist]
     figure = headline(recipe.result)
     found = recipe.result["figures"][figure]
-    return [recipe.name, figure, f"{found['mean']:.4f} ± {found['std']:.4f}", len(recipe.result["seeds"]), recipe.dist]
+    return [
+        recipe.name,
+        figure,
+        f"{found['mean']:.4f} ± {found['std']:.4f}",
+        len(recipe.result["seeds"]),
+        recipe.dist,
+    ]
 
 
 def _table(page: object, check: bool) -> int:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import PegboardError
+from ..nearest import nearest, score
 from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
 from ..registry import Registry
 from ..specs import DataSpec
 from . import fit
 from .load import Loaded, Source, load, locate
 from .merge import KEYED, merge, part_at
-from .nearest import nearest, score
 from .nodes import Chosen, Plugins, Settings, Trainer
 from .places import TOP, relocate
 from .read import bare, wrap

@@ -77,6 +77,8 @@ def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistak
     """The one objective that is made for a target, or why there is none."""
     made = [e for e in registry.entries("objective") if _default_for(e, target, exact=True)]
     made = made or [e for e in registry.entries("objective") if _default_for(e, target, exact=False)]
+    # A stranger's plugin, installed but not named, must not change what a config means.
+    made = [e for e in made if registry.indexed(e)] or made
     if len(made) == 1:
         return made[0]
     every = [registry.reference(e) for e in registry.entries("objective")]

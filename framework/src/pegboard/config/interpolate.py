@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .nearest import nearest
+from ..nearest import nearest
 from .report import Mistake
 
 Key = str | int

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..nearest import nearest
 from .dump import to_yaml as to_yaml
 from .interpolate import interpolate
 from .merge import as_mapping, merge, part_at
-from .nearest import nearest
 from .nodes import Origin
 from .overrides import overrides as parse
 from .read import DEEPEST, Node, bare, read

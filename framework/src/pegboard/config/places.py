@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from ..nearest import CUTOFF, score
 from ..registry import Registry
 from .fields import describe
-from .nearest import CUTOFF, score
 from .nodes import DataOptions, Plugins, Trainer
 from .report import Mistake, join, listed
 from .sections import Read, part_fields, section

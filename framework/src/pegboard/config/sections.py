@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..nearest import nearest, score
 from ..parts import Part
 from ..registry import Entry, Registry, UnknownPart
 from .fields import Field, describe
-from .nearest import nearest, score
 from .nodes import DataOptions, ModelOptions, RegularizerOptions
 from .report import Mistake, flow, listed, shown
 from .typed import BAD, About, build, convert

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..nearest import nearest
 from ..parts import Ge, Gt, Le, Length, Lt, Matches
 from .fields import Field, describe, members, options, split, words
-from .nearest import nearest
 from .read import scalar
 from .report import Mistake, flow, join, listed, shown
 

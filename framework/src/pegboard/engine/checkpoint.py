@@ -89,7 +89,7 @@ def find(ref: str | Path, which: str = "best") -> Path:
         if (path / "checkpoints" / name / MANIFEST).is_file():
             return path / "checkpoints" / name
     if not path.exists():
-        from ..registry import nearest
+        from ..nearest import nearest
 
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = nearest(path.name, siblings)
@@ -106,7 +106,9 @@ def read_manifest(checkpoint: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PegboardError(f"the manifest of checkpoint {checkpoint} is damaged: {error}") from None
     if version != FORMAT:
-        raise PegboardError(f"checkpoint {checkpoint} has format {version!r}, this version reads format {FORMAT}")
+        raise PegboardError(
+            f"checkpoint {checkpoint} has format {version!r}, this version reads format {FORMAT}"
+        )
     return dict(manifest)
 
 
@@ -140,7 +142,7 @@ def fit_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, w
 
     `strict` makes every missing, unexpected or misshapen name an error; otherwise what fits is taken.
     """
-    own = {k: v for k, v in model.state_dict().items()}
+    own = model.state_dict()
     tied = _tied(model)
     unexpected = sorted(set(weights) - set(own))
     missing = sorted(k for k in set(own) - set(weights) if not tied.get(k, set()) & set(weights))

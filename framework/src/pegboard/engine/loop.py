@@ -19,9 +19,9 @@ from torch import Tensor
 from ..contracts import Splits
 from ..data import epoch_order
 from ..errors import PegboardError
+from ..nearest import nearest
 from ..planning import Assembly
 from ..regularizer import Stop
-from ..registry import nearest
 from ..specs import to_json
 from . import checkpoint
 from .evaluate import evaluate

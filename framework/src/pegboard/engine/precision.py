@@ -44,7 +44,9 @@ def choose_device(name: str) -> str:
     if kind == "cuda":
         count = torch.cuda.device_count()
         if int(number or 0) >= count:
-            raise PegboardError(f"trainer.device is {name!r}, but torch sees {count} CUDA devices; use auto or cpu")
+            raise PegboardError(
+                f"trainer.device is {name!r}, but torch sees {count} CUDA devices; use auto or cpu"
+            )
     if kind == "mps" and not torch.backends.mps.is_available():
         raise PegboardError("trainer.device is 'mps', which is not available here; use auto or cpu")
     return name

@@ -54,7 +54,9 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
     schedule, groups, scaler = kit.schedule, optimizer.param_groups, precision.scaler
     closure = kit.closure
     if closure and scaler is not None:
-        raise PegboardError("an optimizer that evaluates the loss again cannot train in fp16; use bf16 or fp32")
+        raise PegboardError(
+            "an optimizer that evaluates the loss again cannot train in fp16; use bf16 or fp32"
+        )
 
     def backward(batches: Sequence[Batch]) -> Tensor:
         total: Tensor | None = None

@@ -41,11 +41,9 @@ class Console:
         """Begin to show progress through `total` steps."""
         self._started, self._first, self._total = time.monotonic(), done, total
         if self.live:
-            rate = TextColumn("{task.fields[rate]}")
-            self._bar = Progress(
-                BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), TextColumn("{task.description}"),
-                console=self.rich,
-            )  # fmt: skip
+            rate, figures = TextColumn("{task.fields[rate]}"), TextColumn("{task.description}")
+            columns = (BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), figures)
+            self._bar = Progress(*columns, console=self.rich)
             self._bar.add_task("", total=total, completed=done, rate="")
             self._bar.start()
 

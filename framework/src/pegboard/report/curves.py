@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
 COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833"}
 
 

@@ -34,7 +34,9 @@ class Dispatch:
         self._events.put(None)
         self._thread.join(GRACE)
         if self._thread.is_alive():
-            self._warn(f"trackers {', '.join(self._trackers)} did not finish in {GRACE:.0f} s and were left behind")
+            self._warn(
+                f"trackers {', '.join(self._trackers)} did not finish in {GRACE:.0f} s and were left behind"
+            )
 
     def _work(self) -> None:
         while (item := self._events.get()) is not None:
