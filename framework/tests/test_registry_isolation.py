@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pegboard import PegboardError
@@ -238,3 +240,31 @@ def test_the_list_of_plugins_is_printed_and_json(site: Path, capsys: pytest.Capt
     assert main(["plugins", "list", "--json"]) == 0
     records = {p["dist"]: p for p in json.loads(capsys.readouterr().out)}
     assert records["acme-crash"]["reason"] == "RuntimeError: boom"
+
+
+def test_a_slow_import_is_remarked_on(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pegboard.cli import main
+
+    install(site, "acme-slow", "import time\ntime.sleep(0.25)" + textwrap.dedent(GOOD.format(name="slow")))
+    assert status(Registry.discover(), "acme-slow") == "ready"
+    assert main(["plugins", "list"]) == 0
+    assert "model slow" in capsys.readouterr().out
+
+
+def test_a_run_does_not_notice_strangers(
+    site: Path, config: Callable[..., dict[str, Any]], root: Path
+) -> None:
+    import pegboard
+
+    def trained() -> list[bytes]:
+        run = pegboard.train(config(regularizers={"drop": {"p": 0.2}}), root=root, quiet=True)
+        names = ("checkpoints/last/model.safetensors", "metrics.jsonl", "config.yaml", "plan.txt")
+        return [(run.folder / name).read_bytes() for name in names]
+
+    alone = trained()
+    for kind, (code, _, _) in BROKEN.items():
+        install(site, f"stranger-{kind.replace('_', '-')}", code)
+    install(site, "stranger-good", GOOD.format(name="unused"))
+    install(site, "stranger-future", "1/0", requires="pegboard>=99")
+    assert len(Registry.discover().plugins) >= len(BROKEN) + 2
+    assert trained() == alone

@@ -41,6 +41,7 @@ from .parts import (
 from .version import __version__
 
 GROUP = "pegboard"
+SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
 KINDS: dict[str, type[Part[Any, Any]]] = {
     cls.kind: cls
     for cls in (Model, Optimizer, Schedule, Regularizer, Dataset, ObjectivePart, TrackerPart, ProbePart)
@@ -336,6 +337,8 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
         plugin.parts = [record for _, record in parts]
         _check_unique(plugin)
         plugin.status = "ready"
+        if plugin.milliseconds > SLOW:
+            plugin.reason = f"slow: its import took {plugin.milliseconds:.0f} ms"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit at import, a pytest outcome: nothing may get through

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
             p.state,
             f"{p.dist} {p.version}",
             f"{p.milliseconds:.1f} ms",
-            ", ".join(_parts(p)) or p.reason,
+            "; ".join(filter(None, (", ".join(_parts(p)), p.reason))),
         ]
         for p in plugins
     ]
