@@ -77,11 +77,14 @@ def resume(run: str | Path | Run, quiet: bool = False) -> Run:
     return Run(resume_run(Run(folder).folder, Console(quiet)))
 
 
-def load(ref: str | Path | Run, device: str = "cpu", which: str = "best") -> nn.Module:
+def load(
+    ref: str | Path | Run, device: str = "cpu", which: str = "best", *, strict: bool = True
+) -> nn.Module:
     """The trained model of a run folder, a checkpoint folder or `zoo:name`, in eval mode.
 
-    `which` chooses between a run's "best" and "last" checkpoint.
+    `which` chooses between a run's "best" and "last" checkpoint. Weights that do not fit the model are an
+    error that lists their names; with `strict=False` what fits is taken.
     """
     from .loading import load_model
 
-    return load_model(ref.folder if isinstance(ref, Run) else ref, device, which)[0]
+    return load_model(ref.folder if isinstance(ref, Run) else ref, device, which, strict)[0]

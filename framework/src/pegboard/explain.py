@@ -61,7 +61,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
             restore = kit.optimizer.step
             if assembly.device == "meta" and _synchronizes(assembly, kit):
                 kit.optimizer.step = _stand_in  # type: ignore[method-assign]
-            link(assembly, kit, precision, record)(batches, 0)
+            link(assembly, kit, precision, record).update(batches, 0)
             kit.optimizer.step = restore  # type: ignore[method-assign]
             cost.state += _state_bytes(kit.optimizer)
     cost.flops = counter.get_total_flops()

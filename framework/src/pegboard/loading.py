@@ -80,7 +80,9 @@ def structure(config: Path) -> Settings:
     return check(tree, registry=registry)
 
 
-def load_model(ref: str | Path, device: str = "cpu", which: str = "best") -> tuple[nn.Module, Plan]:
+def load_model(
+    ref: str | Path, device: str = "cpu", which: str = "best", strict: bool = True
+) -> tuple[nn.Module, Plan]:
     """A trained model in eval mode, and the plan it was built by."""
     saved = locate(ref, which)
     settings = structure(saved.config)
@@ -92,7 +94,7 @@ def load_model(ref: str | Path, device: str = "cpu", which: str = "best") -> tup
 
     model, _, _ = build_network(plan, context)
     if device != "meta":
-        checkpoint.fit_weights(model, checkpoint.read_weights(saved.weights), True, saved.where)
+        checkpoint.fit_weights(model, checkpoint.read_weights(saved.weights), strict, saved.where)
     return model.to(device).eval(), plan
 
 

@@ -217,7 +217,7 @@ class Dataset(Part[C, "Splits"]):
 
     kind: ClassVar[str] = "dataset"
     reserved: ClassVar[frozenset[str]] = frozenset(
-        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last"}
+        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last", "workers"}
     )
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,23 +28,35 @@ if TYPE_CHECKING:
     from .planning import Plan
 
 
-def new_folder(root: Path, name: str) -> Path:
-    """Make `root/name/<time>-<id>`."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    folder = root / name / f"{stamp}-{secrets.token_hex(3)}"
+def new_name(root: Path, name: str) -> Path:
+    """A path `root/name/<time>-<id>` for a run folder; that it can be made there is seen at once."""
+    folder = root / name / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     try:
-        (folder / "figures").mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK):
+            raise PermissionError(13, "it is not writable")
     except OSError as error:
-        raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
+        raise PegboardError(
+            f"cannot make a run folder in {folder.parent}: {error.strerror or error}"
+        ) from None
     return folder
 
 
-def point_latest(folder: Path) -> None:
-    """Make `latest` beside a run folder point at it."""
-    fresh = folder.parent / f".latest.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(folder.name)
-    fresh.replace(folder.parent / "latest")
+def make_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Make a run folder with its first files in one operation, and point `latest` at it."""
+    part = folder.with_name(f".{folder.name}")
+    try:
+        (part / "figures").mkdir(parents=True)
+        for name, text in files.items():
+            (part / name).write_text(text, "utf-8")
+        part.rename(folder)
+        fresh = folder.parent / f".latest.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(folder.parent / "latest")
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
 
 
 def environment(plan: Plan, device: str) -> dict[str, Any]:
@@ -134,16 +147,20 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 @contextmanager
 def signals(loop: Loop, which: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
-    """The first signal lets the loop finish its step and save; a second one acts as it always did."""
+    """The first signal lets the loop finish its step and save; a second one leaves at once.
+
+    Leaving at once loses nothing: checkpoints are complete or not there.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may say what signals do
         return
     before = {number: signal.getsignal(number) for number in which}
 
     def ask(number: int, frame: Any) -> None:
+        if loop.halt:
+            os.write(2, b"\nleft at once; the last checkpoint is whole\n")
+            os._exit(128 + number)
         loop.halt = number
-        for which, handler in before.items():
-            signal.signal(which, handler)
 
     for number in which:
         signal.signal(number, ask)

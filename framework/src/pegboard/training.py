@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,18 @@ from .config.nodes import Settings
 from .contracts import RunInfo, Table, Tracker
 from .engine import checkpoint
 from .engine.evaluate import collect
-from .engine.loop import Interrupted, Loop, NotFinite
+from .engine.guard import NotFinite
+from .engine.loop import Interrupted, Loop
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
+from .errors import PegboardError
 from .loading import load_into
 from .parts import Context
-from .planning import Assembly, assemble, build, make_plan
+from .planning import Assembly, Plan, assemble, build, make_plan
 from .report.console import Console
 from .report.curves import draw_curves
-from .report.trackers import Dispatch
+from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
-from .run import MetricsFile, environment, new_folder, point_latest, signals, write_json
+from .run import MetricsFile, environment, make_folder, new_name, signals, write_json
 
 
 class Following:
@@ -53,49 +54,52 @@ class Following:
 def run_plan(settings: Settings, root: Path, console: Console) -> Path:
     """Train from the beginning in a new run folder; returns the folder."""
     device = choose_device(settings.trainer.device)
-    folder = new_folder(root, settings.name)
-    started = False
-    try:
-        with _prepared(settings, device) as precision:
-            plan = make_plan(settings, read=True)
-            assembly = assemble(plan, device, folder)
-            if settings.weights is not None:
-                for line in load_into(assembly.model, settings.weights):
-                    console.say(f"weights: {line}")
-            text = plan.explain()
-            (folder / "config.yaml").write_text(to_yaml(settings.plain), "utf-8")
-            (folder / "plan.txt").write_text(text, "utf-8")
-            write_json(folder / "environment.json", environment(plan, device))
-            torch.manual_seed(key_seed(settings.seed, "train"))
-            started = True
-            point_latest(folder)
-            _carry_out(assembly, precision, folder, console, text, ())
-    finally:
-        if not started:  # nothing was trained: leave nothing half made
-            shutil.rmtree(folder, ignore_errors=True)
+    folder = new_name(root, settings.name)
+    with _prepared(settings, device) as precision:
+        plan = make_plan(settings, read=True)
+        assembly = _assemble(plan, device, folder, console)
+        text = plan.explain()
+        files = {
+            "config.yaml": to_yaml(plan.settings.plain),
+            "plan.txt": text,
+            "environment.json": json.dumps(environment(plan, device), indent=1) + "\n",
+        }
+        make_folder(folder, files)
+        _carry_out(assembly, precision, folder, console, text)
     return folder
 
 
 def resume_run(folder: Path, console: Console) -> Path:
-    """Go on from the last checkpoint of a run."""
-    where = checkpoint.find(folder, "last")
-    manifest = checkpoint.read_manifest(where)
-    checkpoint.verify(where, manifest)
+    """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet."""
     settings = check(folder / "config.yaml")
     device = choose_device(settings.trainer.device)
+    text = (folder / "plan.txt").read_text("utf-8")
     with _prepared(settings, device) as precision:
         plan = make_plan(settings, read=True)
+        assembly = _assemble(plan, device, folder, console)
+        if not checkpoint.history(folder / "checkpoints"):
+            MetricsFile.rewind(folder / "metrics.jsonl", -1)
+            _carry_out(assembly, precision, folder, console, text)
+            return folder
+        where, manifest = checkpoint.find_whole(folder, console.warn)
         if plan.fingerprint() != manifest["plugins"]:
-            console.warn(
-                f"plugins differ from those of the run: {manifest['plugins']} then, {plan.fingerprint()} now"
-            )
-        assembly = assemble(plan, device, folder)
+            then, now = manifest["plugins"], plan.fingerprint()
+            console.warn(f"plugins differ from those of the run: {then} then, {now} now")
         weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
         checkpoint.fit_weights(assembly.model, weights, True, str(where))
-        text = (folder / "plan.txt").read_text("utf-8")
         rows = MetricsFile.rewind(folder / "metrics.jsonl", manifest["step"])
         _carry_out(assembly, precision, folder, console, text, rows, checkpoint.read_state(where))
     return folder
+
+
+def _assemble(plan: Plan, device: str, folder: Path, console: Console) -> Assembly:
+    """The objects of a run, started from saved weights where the config names some."""
+    assembly = assemble(plan, device, folder)
+    if plan.settings.weights is not None:
+        for line in load_into(assembly.model, plan.settings.weights):
+            console.say(f"weights: {line}")
+    torch.manual_seed(key_seed(plan.settings.seed, "train"))
+    return assembly
 
 
 @contextmanager
@@ -115,7 +119,7 @@ def _carry_out(
     folder: Path,
     console: Console,
     text: str,
-    previous: Sequence[Mapping[str, Any]],
+    previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
 ) -> None:
     """Train, measure and report; the trackers hear of the end, whatever it is."""
@@ -147,6 +151,7 @@ def _carry_out(
     )
     dispatch.send("start", info)
     summary: dict[str, Any] = {"status": "failed"}
+    grace = GRACE
     started, first = time.monotonic(), loop.progress.step
     console.start(plan.steps, first)
     try:
@@ -158,18 +163,49 @@ def _carry_out(
         summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
         console.stop()
         summary |= _finish(loop, following, folder, why)
-    except Interrupted:
-        summary["status"] = "interrupted"
+    except (Interrupted, KeyboardInterrupt):
+        summary["status"], grace = "interrupted", SHORT_GRACE
         raise
-    except NotFinite as error:
-        summary["why"] = str(error).split("\n")[0]
+    except Exception as error:
+        summary["why"] = f"{type(error).__name__}: {error}".split("\n")[0]
+        if (told := _tell(error, loop)) is not None:
+            raise told from error
         raise
     finally:
         console.stop()
-        write_json(folder / "summary.json", summary)
+        with suppress(OSError):  # a full disk must not hide what went wrong before
+            write_json(folder / "summary.json", summary)
         dispatch.send("finish", summary["status"], summary)
-        dispatch.close()
+        dispatch.close(grace)
         following.file.close()
+
+
+def _tell(error: Exception, loop: Loop) -> PegboardError | None:
+    """What happened and how to go on, for failures that are nobody's bug."""
+    step = loop.progress.step
+    if loop.folder.joinpath("checkpoints", "last").exists():
+        on = f"the last checkpoint is whole; go on with: pegboard resume {loop.folder}"
+    else:
+        on = "nothing was saved yet"
+    text = str(error)
+    if isinstance(error, NotFinite):
+        return NotFinite(
+            f"{error}; that update was not applied, and {on}\n"
+            "a smaller optimizer.lr, a warm-up or clipping usually mends it; "
+            "trainer.nonfinite=skip goes past it"
+        )
+    if isinstance(error, PegboardError):
+        return None
+    memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text
+    if memory:
+        return PegboardError(
+            f"out of memory after step {step}: {text.splitlines()[0] if text else 'no more to be had'}\n"
+            f"a smaller data.batch_size with trainer.accumulate gives the same updates in less memory; {on}"
+        )
+    if isinstance(error, OSError):
+        what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        return PegboardError(f"the run stopped after step {step}: {what}\n{on}")
+    return None
 
 
 def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
@@ -179,6 +215,7 @@ def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> 
     checkpoint.fit_weights(
         assembly.model, checkpoint.read_weights(best / checkpoint.WEIGHTS), True, str(best)
     )
+    loop.halt = 0  # the rest takes a moment, and a signal now acts as it always does
     held_out = [name for name in ("val", "test") if getattr(splits, name) is not None]
     figures = {name: loop.evaluate(name) for name in held_out}
     if "test" in figures:

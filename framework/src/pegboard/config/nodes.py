@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..parts import Ge, Matches
+from ..parts import Ge, Gt, Matches
 from ..specs import DataSpec
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class DataOptions:
     eval_batch_size: Annotated[int, Ge(1)] | None = None  # samples in an evaluation batch
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
+    workers: Annotated[int, Ge(0)] = 0  # processes that read ahead, where data is not held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,10 @@ class Trainer:
     log_every: Annotated[int, Ge(1)] = 50  # updates between rows of the training loss
     monitor: str | None = None  # figure that decides which checkpoint is best, as val/accuracy
     mode: Literal["min", "max"] | None = None  # whether less or more of it is better
+    nonfinite: Literal["stop", "skip"] = "stop"  # what an update with nan or infinite numbers does
+    save_every: Annotated[int, Ge(1)] | None = None  # updates between checkpoints, besides evaluations
+    save_minutes: Annotated[float, Gt(0)] = 10.0  # minutes after which a checkpoint is due at the latest
+    keep: Annotated[int, Ge(1)] = 2  # newest checkpoints that stay, besides the best
     threads: Annotated[int, Ge(1)] | None = None  # CPU threads of torch; None leaves its default
     deterministic: bool = True  # refuse kernels whose result depends on timing
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,18 @@ def save(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Map
         _sync(part / name)
     _sync(part)
     if final.exists():  # the same step again, after a resume
-        shutil.rmtree(final)
+        _discard(final)
     part.rename(final)
     _sync(folder)
     return final
+
+
+def _discard(path: Path) -> None:
+    """Remove a checkpoint so that no instant shows half of it under its name."""
+    hidden = path.with_name(f".old-{path.name}")
+    shutil.rmtree(hidden, ignore_errors=True)
+    path.rename(hidden)
+    shutil.rmtree(hidden)
 
 
 def point(folder: Path, alias: str, target: Path) -> None:
@@ -56,12 +64,19 @@ def point(folder: Path, alias: str, target: Path) -> None:
     fresh.replace(folder / alias)
 
 
-def prune(folder: Path) -> None:
-    """Remove checkpoints that neither `last` nor `best` points at."""
-    kept = {(folder / alias).resolve() for alias in ("last", "best") if (folder / alias).exists()}
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink() and path.resolve() not in kept:
-            shutil.rmtree(path)
+def history(folder: Path) -> list[Path]:
+    """The checkpoints of a run, the newest first."""
+    return sorted((p for p in folder.glob("step-*") if p.is_dir()), reverse=True)
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the newest `keep` checkpoints and the best, and what a killed process left."""
+    best = (folder / "best").resolve()
+    for path in history(folder)[keep:]:
+        if path.resolve() != best:
+            _discard(path)
+    for path in folder.glob(".*step-*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _digest(path: Path) -> str:
@@ -85,9 +100,13 @@ def find(ref: str | Path, which: str = "best") -> Path:
     path = Path(ref)
     if (path / MANIFEST).is_file():
         return path
-    for name in (which, "last"):
-        if (path / "checkpoints" / name / MANIFEST).is_file():
-            return path / "checkpoints" / name
+    for place in (
+        path / "checkpoints" / which,
+        path / "checkpoints" / "last",
+        *history(path / "checkpoints"),
+    ):
+        if (place / MANIFEST).is_file():
+            return place
     if not path.exists():
         from ..nearest import nearest
 
@@ -96,6 +115,19 @@ def find(ref: str | Path, which: str = "best") -> Path:
         hint = f" Did you mean {path.parent / near[0]}?" if near else ""
         raise PegboardError(f"no run or checkpoint at {path}.{hint}\nRuns stand in runs/<name>/<time>-<id>.")
     raise PegboardError(f"{path} holds no checkpoint: expected a run folder with checkpoints/last in it")
+
+
+def find_whole(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint of a run that is not damaged, with its manifest; damaged ones are named."""
+    for place in history(run / "checkpoints"):
+        try:
+            manifest = read_manifest(place)
+            verify(place, manifest)
+        except PegboardError as error:
+            warn(f"{error}; using the one before it")
+            continue
+        return place, manifest
+    return (found := find(run, "last")), read_manifest(found)
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,10 @@ from torch import Tensor, nn
 
 from ..contracts import Batch, Metric, Objective, Source
 from .precision import Precision
+
+
+class Halted(Exception):
+    """An evaluation was given up because a signal asked the run to end."""
 
 
 @contextmanager
@@ -39,8 +43,12 @@ def evaluate(
     batch_size: int,
     device: str,
     precision: Precision,
+    halted: Callable[[], int] = int,
 ) -> dict[str, float]:
-    """The mean loss and every metric over a split; waits for the device once, at the end."""
+    """The mean loss and every metric over a split; waits for the device once, at the end.
+
+    `halted` is asked between two batches; its yes is raised as `Halted`.
+    """
     for metric in metrics.values():
         metric.reset()
     total: Tensor | float = 0.0
@@ -55,6 +63,8 @@ def evaluate(
             weights = weights + share
             for metric in metrics.values():
                 metric.update(output, batch.target)
+            if halted():
+                raise Halted
         results = {"loss": float(total / weights)}
         return results | {name: float(metric.compute()) for name, metric in metrics.items()}
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,8 @@ from ..planning import Assembly
 from ..regularizer import Stop
 from ..specs import to_json
 from . import checkpoint
-from .evaluate import evaluate
+from .evaluate import Halted, evaluate
+from .guard import NotFinite
 from .precision import Precision
 from .step import link, turns
 
@@ -38,10 +39,6 @@ class Interrupted(PegboardError):
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
-
-
-class NotFinite(PegboardError):
-    """A loss became nan or infinite; the checkpoints are from before."""
 
 
 class Watcher(Protocol):
@@ -60,6 +57,7 @@ class Progress:
     epoch: int = 0  # epochs completed
     position: int = 0  # updates made in the current epoch
     logged: int = 0  # step of the last row
+    stopped: str = ""  # why a trick ended the run
     best: float | None = None
     best_step: int = 0
 
@@ -75,9 +73,12 @@ class Loop:
         self.plan, self.settings = assembly.plan, assembly.plan.settings
         self.progress = Progress()
         self.halt = 0  # number of a signal that asks to stop; read after every step
-        self.updates = [link(assembly, kit, precision) for kit in assembly.kits]
+        self.linked = [link(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
-        self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]
+        self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]  # since the last flush
+        self.sums = [torch.zeros((), device=assembly.device) for _ in assembly.kits]  # since the last row
+        self.counts = [torch.zeros((), dtype=torch.long, device=assembly.device) for _ in assembly.kits]
+        self.saved_at = time.monotonic()
         self.metrics = {name: m.to(assembly.device) for name, m in assembly.objective.metrics().items()}
         self.monitor, self.higher = self._choose_monitor()
         batch = self.settings.batches.batch_size
@@ -123,31 +124,51 @@ class Loop:
         self.assembly.model.train()
         progress, plan = self.progress, self.plan
         assert plan.steps is not None
-        while progress.step < plan.steps:
+        if progress.step == 0:
+            self.save(("last",), {})  # from here on, whatever happens, there is something to resume
+        while progress.step < plan.steps and not progress.stopped:
             groups = self.groups(progress.epoch)
             last = min(len(groups), progress.position + plan.steps - progress.step)
-            every, chunk = self.settings.trainer.log_every, 1
+            self._read_ahead(groups[progress.position : last])
+            chunk = 1
             while progress.position < last:
                 started = time.monotonic()
-                self.span(groups, min(last, progress.position + min(chunk, every - progress.step % every)))
+                self.span(groups, min(last, progress.position + min(chunk, self._next_event())))
                 if self.halt:
                     self._interrupted()
-                if progress.step % every == 0 and progress.position < last:
-                    self.watcher.row(self._row())
+                if progress.position < last:
+                    self._between()
                 # Spans are long enough to cost nothing and short enough for a living progress bar.
                 chunk = chunk * 2 if time.monotonic() - started < SPAN else max(chunk // 2, 1)
                 self.watcher.advanced(progress.step)
-            if progress.position == len(groups):
-                progress.epoch, progress.position = progress.epoch + 1, 0
-            why = self._end_of_epoch(final=progress.step >= plan.steps)
-            if why is not None:
-                return why
-        return None
+            self._end_of_epoch(whole=progress.position == len(groups))
+        return progress.stopped or None
+
+    def _next_event(self) -> int:
+        """Steps until a row or a checkpoint is due."""
+        step, trainer = self.progress.step, self.settings.trainer
+        row = trainer.log_every - step % trainer.log_every
+        return row if trainer.save_every is None else min(row, trainer.save_every - step % trainer.save_every)
+
+    def _between(self) -> None:
+        """A row or a checkpoint inside an epoch, where one is due."""
+        step, trainer = self.progress.step, self.settings.trainer
+        if step % trainer.log_every == 0:
+            self.watcher.row(self._row())
+        due = trainer.save_every is not None and step % trainer.save_every == 0
+        if due or time.monotonic() - self.saved_at > trainer.save_minutes * 60:
+            self.save(("last",), {})
+
+    def _read_ahead(self, groups: Sequence[tuple[Tensor, ...]]) -> None:
+        """Tell a source that reads from disk which batches come next."""
+        begin = getattr(self.splits.train, "begin", None)
+        if begin is not None:
+            begin([index for group in groups for index in group], self.settings.batches.workers)
 
     def span(self, groups: Sequence[tuple[Tensor, ...]], until: int) -> None:
         """The hot loop: updates up to a position in the epoch, and nothing else."""
-        progress, gather, updates, turns = self.progress, self.splits.train.gather, self.updates, self.turns
-        losses, cycle = self.losses, len(self.turns)
+        progress, gather, turns = self.progress, self.splits.train.gather, self.turns
+        updates, losses, cycle = [linked.update for linked in self.linked], self.losses, len(self.turns)
         for at in range(progress.position, until):
             batches = [gather(index) for index in groups[at]]
             step = progress.step
@@ -158,34 +179,53 @@ class Loop:
             if self.halt or len(losses[0]) >= FLUSH:
                 break
         if len(losses[0]) >= FLUSH:
-            self._check_finite()
-            self.losses = [[torch.stack(kept).sum()] for kept in losses]
+            self._flush()
 
-    def _check_finite(self) -> list[float]:
-        """The sum of each player's pending losses; one that is not finite ends the run."""
-        sums = [float(torch.stack(kept).sum()) if kept else 0.0 for kept in self.losses]
-        for kit, kept, total in zip(self.assembly.kits, self.losses, sums, strict=True):
-            if kept and not abs(total) < float("inf"):
-                bad = (~torch.isfinite(torch.stack(kept))).nonzero()
-                first = self.progress.step - len(kept) + int(bad[0]) + 1 if len(bad) else self.progress.step
-                raise NotFinite(
-                    f"the loss of player {kit.player.name!r} was not finite at step {first}; the checkpoints "
-                    f"in {self.folder / 'checkpoints'} are from before\n"
-                    "a smaller optimizer.lr, a warm-up or clipping usually mends it"
-                )
-        return sums
+    def _flush(self) -> None:
+        """Add the pending losses to the sums, leaving out those of updates that were skipped."""
+        for player, kept in enumerate(self.losses):
+            if kept:
+                losses = torch.stack(kept)
+                finite = torch.isfinite(losses)
+                self.sums[player] += torch.where(finite, losses, 0).sum()
+                self.counts[player] += finite.sum()
+                kept.clear()
+
+    def _means(self) -> list[float]:
+        """The mean loss of each player since the row before; numbers that are not finite end the run."""
+        self._flush()
+        for player, linked in enumerate(self.linked):
+            bad = linked.guard.first_bad_step() if linked.guard is not None else None
+            if bad is not None:
+                raise NotFinite(self._second_look(player, bad))
+        counts = [int(c) for c in self.counts]
+        if self.progress.step > self.progress.logged and not any(counts):
+            raise NotFinite(f"no update since step {self.progress.logged} had a finite loss")
+        means = [float(s) / max(c, 1) for s, c in zip(self.sums, counts, strict=True)]
+        for total in (*self.sums, *self.counts):
+            total.zero_()
+        return means
+
+    def _second_look(self, player: int, step: int) -> str:
+        """Repeat the step that the device refused, to say which number was not finite."""
+        linked = self.linked[player]
+        assert linked.guard is not None
+        at = self.progress.position - (self.progress.step - step + 1)
+        batches = [self.splits.train.gather(i) for i in self.groups(self.progress.epoch)[at]]
+        loss = linked.backward(batches)
+        return linked.guard.describe(loss, linked.params, step)
 
     def _row(self) -> dict[str, Any]:
         """A row with the mean training loss since the row before."""
-        progress, sums = self.progress, self._check_finite()
+        progress = self.progress
         row: dict[str, Any] = {"step": progress.step, "epoch": round(progress.step / self.steps_per_epoch, 4)}
         names = [kit.player.name for kit in self.assembly.kits]
-        since = range(progress.logged, progress.step)
-        for player, name in enumerate(names):
-            count = sum(player in self.turns[step % len(self.turns)] for step in since)
-            row["train/loss" if len(names) == 1 else f"train/{name}/loss"] = sums[player] / max(count, 1)
+        for name, mean in zip(names, self._means(), strict=True):
+            row["train/loss" if len(names) == 1 else f"train/{name}/loss"] = mean
         row["lr"] = self.assembly.kits[0].optimizer.param_groups[0]["lr"]
-        self.losses = [[] for _ in names]
+        skipped = sum(linked.guard.skipped for linked in self.linked if linked.guard is not None)
+        if skipped:
+            row["skipped"] = skipped
         progress.logged = progress.step
         return row
 
@@ -195,37 +235,45 @@ class Loop:
         assert batches is not None
         return max(math.ceil(batches / self.settings.trainer.accumulate), 1)
 
-    def _end_of_epoch(self, final: bool) -> str | None:
-        """A row, an evaluation and a checkpoint where they are due; why a trick stops the run."""
+    def _end_of_epoch(self, whole: bool) -> None:
+        """An evaluation, a row and a checkpoint where they are due.
+
+        Until the evaluation is done nothing has moved on, so that a run stopped in it repeats it.
+        """
         progress = self.progress
-        due = final or progress.epoch % self.settings.trainer.eval_every == 0
-        row = self._row()
+        final = progress.step >= (self.plan.steps or 0)
+        due = final or (progress.epoch + 1) % self.settings.trainer.eval_every == 0
+        measured: dict[str, float] = {}
         if due and self.splits.val is not None:
-            measured = self.evaluate("val")
-            row |= {f"val/{name}": value for name, value in measured.items()}
+            try:
+                measured = self.evaluate("val")
+            except Halted:
+                self._interrupted()
+        row = self._row() | {f"val/{name}": value for name, value in measured.items()}
         self.watcher.row(row)
+        if whole:
+            progress.epoch, progress.position = progress.epoch + 1, 0
         if not due:
-            return None
-        why = None
-        for kit in self.assembly.kits[:1]:
-            for key, judge in self.assembly.linked("after_eval", kit.player.name):
-                verdict = judge(row)
-                if isinstance(verdict, Stop):
-                    why = why or f"{key}: {verdict}"
+            return
+        for key, judge in self.assembly.linked("after_eval", self.assembly.kits[0].player.name):
+            verdict = judge(row)
+            if isinstance(verdict, Stop) and not progress.stopped:
+                progress.stopped = f"{key}: {verdict}"
         value = row[self.monitor]
         better = progress.best is None or (value > progress.best if self.higher else value < progress.best)
         if better:
             progress.best, progress.best_step = value, progress.step
         self.save(("last", "best") if better else ("last",), row)
-        return why
 
     def evaluate(self, split: str) -> dict[str, float]:
         """Loss and metrics of a split."""
-        source = getattr(self.splits, split)
-        a = self.assembly
-        return evaluate(a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision)
+        source, a = getattr(self.splits, split), self.assembly
+        return evaluate(
+            a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
+            lambda: self.halt,
+        )  # fmt: skip
 
-    def _interrupted(self) -> None:
+    def _interrupted(self) -> NoReturn:
         self.save(("last",), {})
         raise Interrupted(
             f"stopped by a signal after step {self.progress.step}, saved; go on with: "
@@ -234,7 +282,7 @@ class Loop:
         )
 
     def save(self, aliases: Sequence[str], figures: Mapping[str, Any]) -> None:
-        """Write a checkpoint, point the aliases at it and remove those nobody points at."""
+        """Write a checkpoint, point the aliases at it and remove old ones."""
         manifest = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
@@ -244,10 +292,18 @@ class Loop:
             "parts": {path: entry.qualified for path, entry in self.plan.entries()},
         }
         folder = self.folder / "checkpoints"
-        path = checkpoint.save(folder, self.assembly.model, self.state_dict(), manifest)
-        for alias in aliases:
-            checkpoint.point(folder, alias, path)
-        checkpoint.prune(folder)
+        try:
+            path = checkpoint.save(folder, self.assembly.model, self.state_dict(), manifest)
+            for alias in aliases:
+                checkpoint.point(folder, alias, path)
+            checkpoint.prune(folder, self.settings.trainer.keep)
+        except OSError as error:
+            raise PegboardError(
+                f"cannot save step {self.progress.step} in {folder}: {error.strerror or error}\n"
+                "the checkpoint before it is whole; with room to write, go on with: "
+                f"pegboard resume {self.folder}"
+            ) from None
+        self.saved_at = time.monotonic()
         self.watcher.saved(path, aliases)
 
     def state_dict(self) -> dict[str, Any]:
@@ -264,6 +320,9 @@ class Loop:
             "rng": rng,
             "generators": {name: g.get_state() for name, g in a.generators.items()},
             "losses": [torch.stack(kept) if kept else torch.zeros(0) for kept in self.losses],
+            "sums": [total.clone() for total in self.sums],
+            "counts": [count.clone() for count in self.counts],
+            "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -272,7 +331,10 @@ class Loop:
         self.progress = Progress(**state["progress"])
         for kit, saved in zip(a.kits, state["optimizers"], strict=True):
             kit.optimizer.load_state_dict(saved)
-        self.updates = [link(a, kit, self.precision) for kit in a.kits]  # their groups are new objects
+        self.linked = [link(a, kit, self.precision) for kit in a.kits]  # their groups are new objects
+        for linked, skipped in zip(self.linked, state["skipped"], strict=True):
+            if linked.guard is not None:
+                linked.guard.base, linked.guard.skipped = self.progress.step, skipped
         if self.precision.scaler:
             self.precision.scaler.load_state_dict(state["scaler"])
         for key, trick in a.tricks.items():
@@ -284,3 +346,5 @@ class Loop:
             if name in a.generators:
                 a.generators[name].set_state(generator_state)
         self.losses = [list(kept.to(a.device)) for kept in state["losses"]]
+        self.sums = [total.to(a.device) for total in state["sums"]]
+        self.counts = [count.to(a.device) for count in state["counts"]]

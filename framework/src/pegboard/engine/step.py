@@ -6,25 +6,31 @@ Nothing is looked up here. A stage that nobody uses costs a truth test; nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..contracts import Batch
 from ..errors import PegboardError
 from ..planning import Assembly, PlayerKit
+from .guard import Guard
 from .precision import Precision
 
-Update = Callable[[Sequence[Batch], int], Tensor]
 Record = Callable[[str], None]
 
 
-def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Record | None = None) -> Update:
-    """One update of a player: (batches to accumulate, number of the step) -> their mean loss.
+class Linked(NamedTuple):
+    """What one player does in a step. `update`: (batches to accumulate, number of the step) -> mean loss."""
 
-    With `record`, every part of the step says its name when it is called.
-    """
+    update: Callable[[Sequence[Batch], int], Tensor]
+    backward: Callable[[Sequence[Batch]], Tensor]  # without the update, for a second look at bad numbers
+    guard: Guard | None
+    params: list[nn.Parameter]
+
+
+def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Record | None = None) -> Linked:
+    """The update of a player as one function. With `record`, each part says its name when it is called."""
 
     def stage(name: str) -> tuple[Callable[..., Any], ...]:
         methods = assembly.linked(name, kit.player.name)
@@ -84,10 +90,18 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
         assert total is not None
         return total
 
-    def evaluate(batches: Sequence[Batch]) -> Tensor:
+    mode: Any = "stop" if closure else assembly.plan.settings.trainer.nonfinite
+    guard = None
+    if scaler is None:  # a scaler looks for itself
+        guard = Guard(kit.player.name, kit.player.parameters, optimizer, assembly.device, mode)
+
+    def evaluate(batches: Sequence[Batch], step: int) -> Tensor:
         for p in params:
             p.grad = None
-        return backward(batches)
+        loss = backward(batches)
+        if guard is not None:
+            guard.refuses(loss, params, step)
+        return loss
 
     def update(batches: Sequence[Batch], step: int) -> Tensor:
         if schedule is not None:
@@ -96,10 +110,14 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
                 group["lr"] = group["initial_lr"] * factor
         if not closure:
             loss = backward(batches)
+            if guard is not None and guard.refuses(loss, params, step):
+                for p in params:
+                    p.grad = None
+                return loss
         for group, tensors in decays:
             torch._foreach_mul_(tensors, 1 - group["lr"] * group["decoupled_decay"])
         if closure:
-            loss = torch.as_tensor(optimizer.step(lambda: evaluate(batches)))  # type: ignore[arg-type,return-value]
+            loss = torch.as_tensor(optimizer.step(lambda: evaluate(batches, step)))  # type: ignore[arg-type,return-value]
         elif scaler is None:
             optimizer.step()
         else:
@@ -111,7 +129,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
             act(model)
         return loss
 
-    return update
+    return Linked(update, backward, guard, params)
 
 
 def _recorded(name: str, call: Callable[..., Any], record: Record) -> Callable[..., Any]:

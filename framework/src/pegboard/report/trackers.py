@@ -10,6 +10,7 @@ from typing import Any
 from ..contracts import Tracker
 
 GRACE = 60.0  # seconds that trackers may take after the run has ended
+SHORT_GRACE = 10.0  # the same when a signal asked it to end
 
 
 class Dispatch:
@@ -27,15 +28,15 @@ class Dispatch:
         if self._trackers:
             self._events.put((event, args))
 
-    def close(self) -> None:
+    def close(self, grace: float = GRACE) -> None:
         """Wait until everything was handed on, but not for ever."""
         if not self._thread.is_alive():
             return
         self._events.put(None)
-        self._thread.join(GRACE)
+        self._thread.join(grace)
         if self._thread.is_alive():
             self._warn(
-                f"trackers {', '.join(self._trackers)} did not finish in {GRACE:.0f} s and were left behind"
+                f"trackers {', '.join(self._trackers)} did not finish in {grace:.0f} s and were left behind"
             )
 
     def _work(self) -> None:
