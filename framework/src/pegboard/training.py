@@ -19,7 +19,7 @@ from .contracts import RunInfo, Table, Tracker
 from .engine import checkpoint
 from .engine.evaluate import collect
 from .engine.guard import NotFinite
-from .engine.loop import Interrupted, Loop
+from .engine.loop import Interrupted, Loop, choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
 from .errors import PegboardError
 from .loading import load_into
@@ -98,6 +98,8 @@ def _assemble(plan: Plan, device: str, folder: Path, console: Console) -> Assemb
     if plan.settings.weights is not None:
         for line in load_into(assembly.model, plan.settings.weights):
             console.say(f"weights: {line}")
+    assert plan.splits is not None
+    choose_monitor(assembly, plan.splits)  # a wrong name is said before there is a folder
     torch.manual_seed(key_seed(plan.settings.seed, "train"))
     return assembly
 

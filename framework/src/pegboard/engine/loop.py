@@ -62,6 +62,24 @@ class Progress:
     best_step: int = 0
 
 
+def choose_monitor(assembly: Assembly, splits: Splits) -> tuple[str, bool]:
+    """The figure that decides which checkpoint is best, and whether more of it is better."""
+    trainer, objective = assembly.plan.settings.trainer, assembly.objective
+    metrics, (own, mode) = objective.metrics(), objective.monitor
+    known = {"train/loss"} | ({f"val/{name}" for name in ("loss", *metrics)} if splits.val else set())
+    name = trainer.monitor or (f"val/{own}" if splits.val else "train/loss")
+    if name not in known:
+        near = nearest(name, known)
+        raise PegboardError(
+            f"trainer.monitor is {name!r}, which this run does not measure: expected one of "
+            f"{', '.join(sorted(known))}" + (f"; did you mean {near[0]!r}?" if near else "")
+        )
+    if name != f"val/{own}":
+        metric = metrics.get(name.removeprefix("val/"))
+        mode = "max" if getattr(metric, "higher_is_better", False) else "min"
+    return name, (trainer.mode or mode) == "max"
+
+
 class Loop:
     """Carries out an assembled plan on its data."""
 
@@ -80,30 +98,9 @@ class Loop:
         self.counts = [torch.zeros((), dtype=torch.long, device=assembly.device) for _ in assembly.kits]
         self.saved_at = time.monotonic()
         self.metrics = {name: m.to(assembly.device) for name, m in assembly.objective.metrics().items()}
-        self.monitor, self.higher = self._choose_monitor()
+        self.monitor, self.higher = choose_monitor(assembly, splits)
         batch = self.settings.batches.batch_size
         self.eval_batch = self.settings.batches.eval_batch_size or 4 * batch
-
-    def _choose_monitor(self) -> tuple[str, bool]:
-        """The figure that decides which checkpoint is best, and whether more of it is better."""
-        trainer, objective = self.settings.trainer, self.assembly.objective
-        own, mode = objective.monitor
-        known = {"train/loss"} | ({f"val/{n}" for n in ("loss", *self.metrics)} if self.splits.val else set())
-        if trainer.monitor is None:
-            name = f"val/{own}" if self.splits.val else "train/loss"
-            mode = mode if name == f"val/{own}" else "min"
-        elif trainer.monitor in known:
-            name = trainer.monitor
-            metric = self.metrics.get(name.removeprefix("val/"))
-            if name != f"val/{own}":
-                mode = "max" if getattr(metric, "higher_is_better", False) else "min"
-        else:
-            near = nearest(trainer.monitor, known)
-            raise PegboardError(
-                f"trainer.monitor is {trainer.monitor!r}, which this run does not measure: expected one of "
-                f"{', '.join(sorted(known))}" + (f"; did you mean {near[0]!r}?" if near else "")
-            )
-        return name, (trainer.mode or mode) == "max"
 
     def groups(self, epoch: int) -> list[tuple[Tensor, ...]]:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device."""
