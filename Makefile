@@ -12,10 +12,11 @@ TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 PROJECTS := $(patsubst %/pyproject.toml,%,$(wildcard framework/pyproject.toml plugins/*/pyproject.toml zoo/pyproject.toml))
 SOURCES := $(addsuffix /src,$(PROJECTS))
 READY := .venv/.ready
+BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test lint format wheels catalogue zoo-table known-parts clean
+.PHONY: help quickstart install test prove lint format wheels catalogue zoo-table known-parts bench bench-small clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -28,6 +29,9 @@ install: $(READY) ## make .venv with the core, all plugins and the zoo, editable
 
 test: $(READY) ## run every test, with coverage of the core; ARGS="-k name" runs some
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(if $(ARGS),$(ARGS),--cov)
+
+prove: $(READY) ## run the long proofs of docs/reliability.md, and write their result there
+	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs
 
 lint: $(READY) ## ruff and mypy --strict on the core and every plugin
 	@$(BIN)/ruff check .
@@ -51,8 +55,14 @@ zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
 known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
 	@$(BIN)/python tests/support/known_parts.py
 
+bench: .venv-bench/.ready ## train the same in every framework, side by side; ARGS="cnn --rounds 3" chooses
+	@.venv-bench/bin/python benchmarks/side_by_side.py $(ARGS)
+
+bench-small: $(READY) ## time our loop beside hand-written ones, in a minute
+	@$(BIN)/python benchmarks/steps.py $(ARGS)
+
 clean: ## remove .venv, dist and what tools leave behind; runs are kept
-	rm -rf .venv dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step, so that a changed plugin does not fetch torch again.
@@ -77,3 +87,18 @@ $(READY): .venv/.tools constraints.txt $(addsuffix /pyproject.toml,$(PROJECTS))
 	@$(PIP) install -c constraints.txt --no-build-isolation $(addprefix -e ./,$(PROJECTS))
 	@touch $@
 	@echo "==> Ready: $(BIN)/pegboard"
+
+# The side-by-side has an environment of its own: its peers bring a hundred packages and pin old ones.
+# What the projects need is installed by the same constraints, then the peers one by one.
+.venv-bench/.torch: constraints.txt
+	@echo "==> Making .venv-bench with $(TORCH)"
+	@$(PYTHON) -m venv --clear .venv-bench
+	@$(BENCH_PIP) install "$(TORCH)"
+	@touch $@
+
+.venv-bench/.ready: .venv-bench/.torch benchmarks/install.py $(addsuffix /pyproject.toml,$(PROJECTS))
+	@echo "==> Installing the projects, then the frameworks they are compared with"
+	@$(BENCH_PIP) install -c constraints.txt hatchling editables
+	@$(BENCH_PIP) install -c constraints.txt --no-build-isolation $(addprefix -e ./,$(PROJECTS))
+	@.venv-bench/bin/python benchmarks/install.py
+	@touch $@

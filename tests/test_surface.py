@@ -22,14 +22,15 @@ SOURCES = sorted(CORE.rglob("*.py"))
 PUBLIC = """
 Batch Classes Context DataSpec Dataset Facts Ge Gt Image Labels Le Length Lt Matches Metric Model Objective
 ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Regularizer Resident Role Run RunInfo
-Schedule Series Source Spec Splits Stop Table Tokens Tracker TrackerPart Trick Values Vector __version__
-hookimpl load plan resume train
+Schedule Series Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart Trick Values Vector
+__version__ hookimpl load plan resume train
 """.split()
 
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
 version errors nearest rng specs parts contracts hookspecs registry regularizer config pegs data planning
-engine report explain run zoo loading training inference api cli testing scaffold __main__
+engine report explain run zoo loading provenance recorded compare training inference api cli testing scaffold
+__main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.

@@ -72,8 +72,9 @@ def test_a_damaged_file_is_named(run: pegboard.Run, name: str) -> None:
     [
         ("not json", "is damaged"),
         ('{"format": 99}', "has format 99, this version reads format 1"),
-        ('{"format": 1, "sha256": {"../../evil": "x"}}', "lacks its file '../../evil'"),
-        ('{"format": 1}', "does not say what the data holds"),
+        ('{"format": 1, "sha256": {"../../evil": "x"}}', "no hash of 'model.safetensors'"),
+        ('{"format": 1}', "no hash of 'model.safetensors'"),
+        ('{"format": 1, "step": "../../evil"}', "step is '../../evil'"),
     ],
 )
 def test_a_manifest_that_cannot_be_right_is_refused(run: pegboard.Run, text: str, message: str) -> None:

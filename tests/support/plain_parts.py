@@ -17,8 +17,10 @@ from pegboard import (
     Objective,
     ObjectivePart,
     Optimizer,
+    Series,
     Spec,
     Splits,
+    Tokens,
     Values,
     Vector,
     hookimpl,
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+INPUTS: dict[str, Spec] = {
+    "vector": Vector(4),
+    "image": Image(1, 8, 8),
+    "series": Series(6, 3),
+    "tokens": Tokens(7, 6),
+}
 TARGETS: dict[str, Spec] = {
     "classes": Classes(3),
     "two": Classes(2),
@@ -38,13 +46,14 @@ TARGETS: dict[str, Spec] = {
 
 @dataclass(frozen=True)
 class ToyData:
-    """Normal vectors and a target that follows from them."""
+    """Normal numbers and a target that follows from them."""
 
     target: str = "classes"  # what is to be predicted
+    inputs: str = "vector"  # what it is to be predicted from
 
 
 def spec(config: ToyData) -> DataSpec:
-    return DataSpec((Vector(4),), TARGETS[config.target])
+    return DataSpec((INPUTS[config.inputs],), TARGETS[config.target])
 
 
 def build_data(config: ToyData, context: Context) -> Splits:
@@ -58,7 +67,13 @@ def build_data(config: ToyData, context: Context) -> Splits:
         "labels": (x[:, :3] > 0).float(),
         "values": x.sum(1, keepdim=True),
     }[config.target]
-    part = {name: Resident([x[a:b]], y[a:b]) for name, (a, b) in SPLITS.items()}
+    match INPUTS[config.inputs]:
+        case Tokens(vocab, length):
+            read = (x.repeat(1, length or 0)[:, :length].abs() * 2).long().clamp(max=(vocab or 0) - 1)
+        case entry:
+            shape = entry.example(1, "meta").shape[1:]
+            read = x.repeat(1, shape.numel())[:, : shape.numel()].reshape(-1, *shape)
+    part = {name: Resident([read[a:b]], y[a:b]) for name, (a, b) in SPLITS.items()}
     return Splits(spec=spec(config), **part)
 
 

@@ -48,13 +48,14 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .api import Run, load, plan, resume, train
-    from .data import Resident
+    from .data import Resident, Stream
     from .pegs import Peg
 
 _LAZY = {
     "Peg": "pegs",
     "Resident": "data",
     "Run": "api",
+    "Stream": "data",
     "load": "api",
     "resume": "api",
     "plan": "api",
@@ -98,6 +99,7 @@ __all__ = [
     "Spec",
     "Splits",
     "Stop",
+    "Stream",
     "Table",
     "Tokens",
     "Tracker",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,11 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """How it ended: status, seconds, steps, the best step and the figures."""
         path = self.folder / "summary.json"
-        return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {"status": "unfinished"}
+        try:
+            found = dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise PegboardError(f"cannot read {path}: {error}") from None
+        return {"status": "unfinished", **found}
 
     @property
     def status(self) -> str:
@@ -68,23 +72,34 @@ def train(
     return Run(run_plan(check(config, overrides), Path(root), Console(quiet)))
 
 
-def resume(run: str | Path | Run, quiet: bool = False) -> Run:
-    """Go on with a run that was interrupted, from its last checkpoint."""
+def resume(run: str | Path | Run, quiet: bool = False, *, local: Sequence[str | Path] = ()) -> Run:
+    """Go on with a run that was interrupted, from its last checkpoint.
+
+    A run folder executes nothing by itself: local plugins that its config names are given in `local`,
+    unless this process has used them already.
+    """
     from .report.console import Console
     from .training import resume_run
 
     folder = run.folder if isinstance(run, Run) else Path(run)
-    return Run(resume_run(Run(folder).folder, Console(quiet)))
+    return Run(resume_run(Run(folder).folder, Console(quiet), local))
 
 
 def load(
-    ref: str | Path | Run, device: str = "cpu", which: str = "best", *, strict: bool = True
+    ref: str | Path | Run,
+    device: str = "cpu",
+    which: str = "best",
+    *,
+    strict: bool = True,
+    local: Sequence[str | Path] = (),
 ) -> nn.Module:
     """The trained model of a run folder, a checkpoint folder or `zoo:name`, in eval mode.
 
     `which` chooses between a run's "best" and "last" checkpoint. Weights that do not fit the model are an
-    error that lists their names; with `strict=False` what fits is taken.
+    error that lists their names; with `strict=False` what fits is taken. Nothing that is loaded is
+    executed: local plugins that the saved config names are given in `local`, unless this process has used
+    them already.
     """
     from .loading import load_model
 
-    return load_model(ref.folder if isinstance(ref, Run) else ref, device, which, strict)[0]
+    return load_model(ref.folder if isinstance(ref, Run) else ref, device, which, strict, local)[0]

@@ -182,16 +182,16 @@ def _pegs(plan: Plan, assembly: Assembly) -> str:
 def _groups(assembly: Assembly) -> str:
     rows = []
     for kit in assembly.kits:
-        names_of = {id(p): name for name, p in kit.player.parameters}
-        extras = {k for group in kit.groups for k in group} - {"params", "names", "lr"}
-        for group in kit.optimizer.param_groups:  # an optimizer may have split the groups further
-            schedule = _schedule(assembly, kit)
-            rate = f"lr {group['initial_lr']}" + (f" x {schedule}" if schedule else "")
-            settings = [rate, *(f"{k} {group[k]}" for k in sorted(extras) if k in group)]
-            names = [names_of.get(id(p), "?") for p in group["params"]]
+        rates = {id(p): g["initial_lr"] for g in kit.optimizer.param_groups for p in g["params"]}
+        schedule = _schedule(assembly, kit)
+        for group in (g for g in kit.groups if g["params"]):
+            rate = f"lr {rates[id(group['params'][0])]}" + (f" x {schedule}" if schedule else "")
+            extras = sorted(set(group) - {"params", "names", "lr"})
+            settings = ", ".join([rate, *(f"{k} {group[k]}" for k in extras)])
+            names = group["names"]
             shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
             count = sum(p.numel() for p in group["params"])
-            rows.append([kit.player.name, f"{count:,}", ", ".join(settings), shown])
+            rows.append([kit.player.name, f"{count:,}", settings, shown])
     return plain_table("", ["player", "parameters", "settings", "names"], rows)
 
 

@@ -23,9 +23,15 @@ from .training import readable
 class Trained:
     """A trained model with the data and the objective of its run."""
 
-    def __init__(self, ref: str | Path, which: str = "best", device: str = "auto") -> None:
+    def __init__(
+        self,
+        ref: str | Path,
+        which: str = "best",
+        device: str = "auto",
+        local: Sequence[str | Path] = (),
+    ) -> None:
         self.device = choose_device(device)
-        self.model, self.plan = load_model(ref, self.device, which)
+        self.model, self.plan = load_model(ref, self.device, which, local=local)
         trainer = self.plan.settings.trainer
         self.precision = choose_precision(trainer.precision, self.device)
         context = Context(spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, key="objective")
@@ -99,19 +105,26 @@ def read_table(path: Path) -> dict[str, list[Any]]:
             )
         else:
             raise PegboardError(f"{path} is not a table that predict reads: expected .csv, .json or .jsonl")
-    except (ValueError, csv.Error) as error:
+    except RecursionError:
+        raise PegboardError(f"cannot read {path}: nested too deep for a table") from None
+    except (ValueError, OSError, csv.Error) as error:
         raise PegboardError(f"cannot read {path}: {error}") from None
     if isinstance(rows, dict):
-        return {str(k): list(v) for k, v in rows.items()}
+        columns = {str(k): v for k, v in rows.items() if isinstance(v, list)}
+        if len(columns) < len(rows) or len({len(v) for v in columns.values()}) != 1:
+            raise PegboardError(f"{path}: expected columns as lists of the same length")
+        return columns
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise PegboardError(f"{path} holds no rows: expected a header and rows, or a list of objects")
+    if None in rows[0] or any(None in row for row in rows):  # what DictReader calls cells without a column
+        raise PegboardError(f"{path}: a row has more cells than the header has columns")
     return {str(key): [_number(row.get(key)) for row in rows] for key in rows[0]}
 
 
 def _number(text: Any) -> Any:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return text
 
 

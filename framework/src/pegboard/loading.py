@@ -1,8 +1,12 @@
-"""Models from runs, checkpoints and the zoo. Nothing read here is executed."""
+"""Models from runs, checkpoints and the zoo. Nothing read here is executed.
+
+A saved config may have come from anybody, so that the Python files it names as local plugins are run
+only where the user has named them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +14,17 @@ from typing import Any
 from torch import nn
 
 from .config.check import check
+from .config.load import Loaded
 from .config.load import load as load_config
+from .config.load import locate as placed
 from .config.nodes import Settings
+from .config.report import ConfigError
 from .engine import checkpoint
 from .errors import PegboardError
 from .parts import Context
 from .planning import Plan, build_network, make_plan
-from .registry import Registry, UnknownPart
-from .specs import DataSpec, from_json
+from .registry import Registry, UnknownPart, was_run
+from .specs import DataSpec, Spec, from_json
 
 ZOO = "zoo:"
 
@@ -44,7 +51,7 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
             raise PegboardError(
                 f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}"
             )
-        return Saved(recipe.folder / "recipe.yaml", weights, from_json(recipe.result["spec"]), text)
+        return Saved(recipe.config, weights, _spec(recipe.result, text), text)
     folder = checkpoint.find(ref, which)
     manifest = checkpoint.read_manifest(folder)
     checkpoint.verify(folder, manifest)
@@ -58,43 +65,93 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
 
 def _spec(manifest: Mapping[str, Any], where: str) -> DataSpec:
     try:
-        return from_json(manifest["spec"])
-    except (KeyError, TypeError, ValueError) as error:
+        spec = from_json(manifest["spec"])
+        _check_sizes(spec)
+        return spec
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PegboardError(f"{where}: the manifest does not say what the data holds: {error}") from None
 
 
-def structure(config: Path) -> Settings:
+def _check_sizes(spec: DataSpec) -> None:
+    """Refuse what no data set writes, before a model is built by it."""
+    for one in filter(None, (*spec.inputs, spec.target)):
+        for name, value in vars(one).items():
+            number = isinstance(value, int) and -1 <= value < 2**40
+            words = isinstance(value, tuple) and all(isinstance(v, str) for v in value)
+            ours = type(one).__module__ == Spec.__module__  # a plugin's own spec may hold anything else
+            if value is not None and not number and not words and (ours or isinstance(value, int)):
+                raise ValueError(f"{name} of {type(one).__name__} is {value!r:.40}")
+
+
+def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
+    """A config that came with a run or a recipe, with `local` in place of the local plugins it names.
+
+    Files that were run in this process already, because the user named them, need not be named again.
+    """
+    loaded = load_config(config)
+    if loaded.mistakes:
+        raise ConfigError([placed(m, loaded) for m in loaded.mistakes], loaded.title)
+    plugins = loaded.tree["plugins"] = loaded.tree.get("plugins") or {}
+    written = plugins.get("local") or [] if isinstance(plugins, dict) else None
+    if not isinstance(written, list) or not all(isinstance(name, str) for name in written):
+        raise PegboardError(f"{config}: found no list of files after plugins.local, expected one")
+    named = [config.parent / name for name in written]
+    unknown = [path for path in named if not was_run(path)]
+    if unknown and not local:
+        files = " ".join(f"--local {path}" for path in named)
+        raise PegboardError(
+            f"{config} names the Python file {unknown[0]}, and a config that came with a run or a recipe "
+            f"runs no files by itself\nif you trust it, name it: {files} (in Python: local=[...])"
+        )
+    plugins["local"] = [str(Path(path).absolute()) for path in local or named]
+    return loaded
+
+
+def structure(config: Path, local: Sequence[str | Path] = ()) -> Settings:
     """The settings of a saved model, without the tricks and trackers that leave no trace in it."""
-    tree = load_config(config).tree
-    local = (tree.get("plugins") or {}).get("local", ())
-    registry = Registry.discover(local=local)
-    for key, node in list((tree.get("regularizers") or {}).items()):
+    loaded = read_saved(config, local)
+    tree = loaded.tree
+    registry = Registry.discover(local=tree["plugins"]["local"])
+    tricks, model = tree.get("regularizers"), tree.get("model")
+    for key, node in list(tricks.items()) if isinstance(tricks, dict) else ():
+        name = node.get("name", key) if isinstance(node, dict) else key
         try:
-            part: Any = registry.lookup("regularizer", (node or {}).get("name", key)).part
+            part: Any = registry.lookup("regularizer", name if isinstance(name, str) else key).part
         except UnknownPart:
             continue  # the check says it better
         if not {"hang", "edit_model"} & set(part.stages):
             del tree["regularizers"][key]
     tree["trackers"] = {}
-    tree["model"].pop("weights", None)
-    return check(tree, registry=registry)
+    if isinstance(model, dict):
+        model.pop("weights", None)
+    return check(loaded, registry=registry)
 
 
 def load_model(
-    ref: str | Path, device: str = "cpu", which: str = "best", strict: bool = True
+    ref: str | Path,
+    device: str = "cpu",
+    which: str = "best",
+    strict: bool = True,
+    local: Sequence[str | Path] = (),
 ) -> tuple[nn.Module, Plan]:
     """A trained model in eval mode, and the plan it was built by."""
     saved = locate(ref, which)
-    settings = structure(saved.config)
+    settings = structure(saved.config, local)
     plan = make_plan(settings, read=False, spec=saved.spec)
 
-    def context(key: str) -> Context:
-        where = "meta" if device == "meta" else "cpu"
-        return Context(spec=plan.spec, outputs=plan.outputs, device=where, seed=settings.seed, key=key)
+    def built(where: str) -> nn.Module:
+        def context(key: str) -> Context:
+            return Context(spec=plan.spec, outputs=plan.outputs, device=where, seed=settings.seed, key=key)
 
-    model, _, _ = build_network(plan, context)
-    if device != "meta":
-        checkpoint.fit_weights(model, checkpoint.read_weights(saved.weights), strict, saved.where)
+        return build_network(plan, context)[0]
+
+    if device == "meta":
+        return built("meta").eval(), plan
+    weights = checkpoint.read_weights(saved.weights)
+    if strict:  # a config that asks for a model larger than its weights gets no memory
+        checkpoint.compare_weights(built("meta"), weights, strict, saved.where)
+    model = built("cpu")
+    checkpoint.fit_weights(model, weights, strict, saved.where)
     return model.to(device).eval(), plan
 
 

@@ -157,7 +157,7 @@ class PlayerKit:
 
     player: Player
     optimizer: Optimizer
-    groups: list[dict[str, Any]]  # as given to the optimizer, with the names of the parameters
+    groups: list[dict[str, Any]]  # as the tricks left them, with the names of the parameters
     schedule: Callable[[int], float] | None
     closure: bool
 
@@ -309,10 +309,29 @@ def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) 
         raise PegboardError(f"player {player.name!r} has no parameters to train")
     optimizer, schedule = settings.player_optimizers.get(player.name, (settings.optimizer, settings.schedule))
     factory = build(optimizer, context("optimizer"))
-    made = factory([{k: v for k, v in g.items() if k != "names"} for g in groups if g["params"]])
+    made = factory(_merged(groups, [p for _, p in player.parameters]))
     for group in made.param_groups:
         group.setdefault("initial_lr", group["lr"])
     factor = None
     if schedule is not None and assembly.plan.steps is not None:
         factor = build(schedule, context("optimizer.schedule"))
     return PlayerKit(player, made, groups, factor, getattr(optimizer.entry.part, "closure", False))
+
+
+def _merged(groups: list[dict[str, Any]], order: list[nn.Parameter]) -> list[dict[str, Any]]:
+    """Groups for the optimizer: those that differ only in what is the core's own are one.
+
+    Every group costs an optimizer dozens of Python calls a step, and the decay is not its work.
+    """
+    place = {id(p): i for i, p in enumerate(order)}
+    merged: list[dict[str, Any]] = []
+    for group in (g for g in groups if g["params"]):
+        settings = {k: v for k, v in group.items() if k not in ("params", "names", "decoupled_decay")}
+        same = next((m for m in merged if {k: v for k, v in m.items() if k != "params"} == settings), None)
+        if same is None:
+            merged.append(settings | {"params": list(group["params"])})
+        else:
+            same["params"] += group["params"]
+    for group in merged:
+        group["params"].sort(key=lambda p: place.get(id(p), len(place)))
+    return merged

@@ -284,6 +284,12 @@ def _negotiate(plugin: Plugin, requires: Sequence[str]) -> None:
             return
 
 
+def was_run(path: Path) -> bool:
+    """Whether this process has run a Python file as a local plugin."""
+    module = sys.modules.get(f"pegboard_local_{path.stem}")
+    return module is not None and os.path.realpath(module.__file__ or "") == os.path.realpath(path)
+
+
 def _import_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")

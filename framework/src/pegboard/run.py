@@ -1,31 +1,23 @@
-"""The run folder: what a run was made from, what it measured, and how it ended."""
+"""The run folder: making it, the rows and records written to it, and what signals do to a run."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import secrets
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import metadata
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import torch
-
 from .errors import PegboardError
-from .version import __version__
 
 if TYPE_CHECKING:
     from .engine.loop import Loop
-    from .planning import Plan
 
 
 def new_name(root: Path, name: str) -> Path:
@@ -50,53 +42,15 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> None:
         for name, text in files.items():
             (part / name).write_text(text, "utf-8")
         part.rename(folder)
-        fresh = folder.parent / f".latest.{os.getpid()}"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(folder.name)
-        fresh.replace(folder.parent / "latest")
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
-
-
-def environment(plan: Plan, device: str) -> dict[str, Any]:
-    """Versions, plugins, git state and hardware, for `environment.json`."""
-    data = plan.splits.notes if plan.splits is not None else {}
-    return {
-        "pegboard": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "packages": {n: _version(n) for n in ("numpy", "omegaconf", "pluggy", "safetensors")},
-        "plugins": plan.fingerprint(),
-        "parts": {path: entry.qualified for path, entry in plan.entries()},
-        "platform": platform.platform(),
-        "device": device,
-        "hardware": torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.processor(),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "data": {key: data[key] for key in sorted(data) if isinstance(data[key], str | int | float)},
-        "git": _git(),
-        "command": sys.argv,
-    }
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _git() -> dict[str, str]:
-    def ask(*words: str) -> str:
-        try:
-            done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    commit = ask("rev-parse", "HEAD")
-    return {"commit": commit, "changed": ask("status", "--porcelain")} if commit else {}
+    fresh = folder.parent / f".latest.{os.getpid()}"
+    with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(folder.parent / "latest")
+    fresh.unlink(missing_ok=True)
 
 
 class MetricsFile:

@@ -16,20 +16,22 @@ from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Table, Tracker
+from .data import Unreadable
 from .engine import checkpoint
 from .engine.evaluate import collect
 from .engine.guard import NotFinite
 from .engine.loop import Interrupted, Loop, choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
 from .errors import PegboardError
-from .loading import load_into
+from .loading import load_into, read_saved
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
+from .provenance import provenance
 from .report.console import Console
 from .report.curves import draw_curves
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
-from .run import MetricsFile, environment, make_folder, new_name, signals, write_json
+from .run import MetricsFile, make_folder, new_name, signals, write_json
 
 
 class Following:
@@ -62,34 +64,68 @@ def run_plan(settings: Settings, root: Path, console: Console) -> Path:
         files = {
             "config.yaml": to_yaml(plan.settings.plain),
             "plan.txt": text,
-            "environment.json": json.dumps(environment(plan, device), indent=1) + "\n",
+            **provenance(plan, device),
         }
         make_folder(folder, files)
         _carry_out(assembly, precision, folder, console, text)
     return folder
 
 
-def resume_run(folder: Path, console: Console) -> Path:
+def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> Path:
     """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet."""
-    settings = check(folder / "config.yaml")
+    _refuse_links(folder)
+    settings = check(read_saved(folder / "config.yaml", local))
     device = choose_device(settings.trainer.device)
-    text = (folder / "plan.txt").read_text("utf-8")
     with _prepared(settings, device) as precision:
+        text = (folder / "plan.txt").read_text("utf-8")
         plan = make_plan(settings, read=True)
         assembly = _assemble(plan, device, folder, console)
-        if not checkpoint.history(folder / "checkpoints"):
-            MetricsFile.rewind(folder / "metrics.jsonl", -1)
+        checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
+        checkpoint.recover(checkpoints)
+        if not checkpoint.history(checkpoints):
+            MetricsFile.rewind(metrics, -1)
             _carry_out(assembly, precision, folder, console, text)
             return folder
         where, manifest = checkpoint.find_whole(folder, console.warn)
-        if plan.fingerprint() != manifest["plugins"]:
-            then, now = manifest["plugins"], plan.fingerprint()
+        if plan.fingerprint() != manifest.get("plugins"):
+            then, now = manifest.get("plugins"), plan.fingerprint()
             console.warn(f"plugins differ from those of the run: {then} then, {now} now")
         weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
         checkpoint.fit_weights(assembly.model, weights, True, str(where))
-        rows = MetricsFile.rewind(folder / "metrics.jsonl", manifest["step"])
-        _carry_out(assembly, precision, folder, console, text, rows, checkpoint.read_state(where))
+        state = checkpoint.read_state(where)
+        with _fitting(f"{where} or {metrics.name}"):
+            progress = state["progress"]
+            # A process killed right after a save had no time to move the links.
+            checkpoint.point(checkpoints, "last", where)
+            best = checkpoints / f"step-{progress['best_step']:08d}"
+            if progress["best"] is not None and best.is_dir():
+                checkpoint.point(checkpoints, "best", best)
+            rows = MetricsFile.rewind(metrics, progress["logged"])
+        _carry_out(assembly, precision, folder, console, text, rows, state)
     return folder
+
+
+def _refuse_links(folder: Path) -> None:
+    """A run folder from a stranger may hold links, through which a run would write and delete elsewhere."""
+    inside = folder.resolve()
+    for path in (*folder.glob("*"), *folder.glob(".*"), *folder.glob("*/*"), *folder.glob("*/.*")):
+        if path.is_symlink() and not path.resolve().is_relative_to(inside):
+            raise PegboardError(
+                f"{path} is a link that leads out of the run folder, to {path.resolve()}; "
+                "a run that goes on would write there\nremove the link, or put what it points at in its place"
+            )
+
+
+@contextmanager
+def _fitting(what: str) -> Iterator[None]:
+    """A file that is whole and says other things than a run writes gives one message."""
+    try:
+        yield
+    except PegboardError:
+        raise
+    except (AttributeError, LookupError, RecursionError, RuntimeError, TypeError, ValueError) as error:
+        cause = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PegboardError(f"{what} holds other things than this run needs: {cause}") from error
 
 
 def _assemble(plan: Plan, device: str, folder: Path, console: Console) -> Assembly:
@@ -112,7 +148,12 @@ def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
     precision = choose_precision(settings.trainer.precision, device)
     devices = [device] if device.startswith("cuda") else []
     with torch.random.fork_rng(devices=devices), numeric_settings(settings.trainer, precision):
-        yield precision
+        try:
+            yield precision
+        except Exception as error:  # what happens in the loop was told already, with how to go on
+            if isinstance(error, PegboardError) or (what := _machine(error)) is None:
+                raise
+            raise PegboardError(what) from error
 
 
 def _carry_out(
@@ -139,14 +180,17 @@ def _carry_out(
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)
     if state is not None:
-        loop.load_state_dict(state)
+        with _fitting("the checkpoint"):
+            loop.load_state_dict(state)
+    with _fitting("environment.json"):
+        surroundings = json.loads((folder / "environment.json").read_text("utf-8"))
     info = RunInfo(
         folder=folder,
         name=plan.settings.name,
         id=folder.name,
         config=plan.settings.plain,
         plan=text,
-        environment=json.loads((folder / "environment.json").read_text("utf-8")),
+        environment=surroundings,
         resumed=state is not None,
         previous=previous,
         warn=console.warn,
@@ -175,38 +219,48 @@ def _carry_out(
         raise
     finally:
         console.stop()
+        for source in (splits.train, splits.val, splits.test):
+            getattr(source, "close", lambda: None)()  # ends processes that read ahead
         with suppress(OSError):  # a full disk must not hide what went wrong before
             write_json(folder / "summary.json", summary)
         dispatch.send("finish", summary["status"], summary)
         dispatch.close(grace)
-        following.file.close()
+        with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
+            following.file.close()
 
 
 def _tell(error: Exception, loop: Loop) -> PegboardError | None:
     """What happened and how to go on, for failures that are nobody's bug."""
     step = loop.progress.step
-    if loop.folder.joinpath("checkpoints", "last").exists():
-        on = f"the last checkpoint is whole; go on with: pegboard resume {loop.folder}"
+    if os.path.exists(loop.folder / "checkpoints" / "last"):  # unlike Path's, false where it may not look
+        named = "".join(f" --local {path}" for path in loop.settings.plugins.local)
+        on = f"the last checkpoint is whole; go on with: pegboard resume {loop.folder}{named}"
     else:
         on = "nothing was saved yet"
-    text = str(error)
     if isinstance(error, NotFinite):
         return NotFinite(
             f"{error}; that update was not applied, and {on}\n"
             "a smaller optimizer.lr, a warm-up or clipping usually mends it; "
             "trainer.nonfinite=skip goes past it"
         )
+    if isinstance(error, Unreadable):
+        return Unreadable(f"the run stopped after step {step}: {error}\n{on}")
     if isinstance(error, PegboardError):
         return None
-    memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text
-    if memory:
-        return PegboardError(
-            f"out of memory after step {step}: {text.splitlines()[0] if text else 'no more to be had'}\n"
-            f"a smaller data.batch_size with trainer.accumulate gives the same updates in less memory; {on}"
+    what = _machine(error)
+    return None if what is None else PegboardError(f"the run stopped after step {step}: {what}\n{on}")
+
+
+def _machine(error: Exception) -> str | None:
+    """What the machine refused, where it was that."""
+    text = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
+        return (
+            f"out of memory: {text.splitlines()[0] if text else 'no more to be had'}\n"
+            "a smaller data.batch_size with trainer.accumulate gives the same updates in less memory"
         )
     if isinstance(error, OSError):
-        what = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
-        return PegboardError(f"the run stopped after step {step}: {what}\n{on}")
+        return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     return None
 
 

@@ -41,7 +41,15 @@ class Recipe:
     def result(self) -> dict[str, Any]:
         """What was recorded, empty before the first time."""
         path = self.folder / "result.json"
-        return dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+        try:
+            result = dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
+            for figure in result.get("figures", {}).values():  # what tables format
+                float(figure["mean"]), float(figure["std"])
+            if result and not ("figures" in result and isinstance(result.get("seeds"), list)):
+                raise ValueError("it lacks figures or seeds")
+            return result
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise PegboardError(f"cannot read {path}: {error}") from None
 
     @property
     def card(self) -> str:
@@ -138,7 +146,7 @@ def table(found: Sequence[Recipe]) -> str:
     ]
     for recipe in found:
         result = recipe.result
-        if not result:
+        if not result.get("figures"):
             lines.append(f"| {recipe.name} | not recorded yet | | | | | |")
             continue
         figure = headline(result)

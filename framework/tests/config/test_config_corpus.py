@@ -272,8 +272,9 @@ WRONG = [
     ("lr: 1e-3", "lr: ${data.batchsize}", "7:32", "optimizer.lr", "data.batch_size", ""),
     ("lr: 1e-3", "lr: '${seed'", "7:32", "optimizer.lr", "", "not a valid interpolation"),
     ("lr: 1e-3", "lr: ${optimizer.lr}", "7:32", "optimizer.lr", "", "leads back to itself"),
-    ("lr: 1e-3", "lr: ${oc.env:PEGBOARD_NO_SUCH}", "7:32", "optimizer.lr", "", "PEGBOARD_NO_SUCH is not set"),
-    ("lr: 1e-3", "lr: ${eval:1+1}", "7:32", "optimizer.lr", "", "no resolver 'eval'"),
+    ("lr: 1e-3", "lr: ${oc.env:PEGBOARD_NO_SUCH}", "7:32", "optimizer.lr", "", "a resolver, which"),
+    ("lr: 1e-3", "lr: ${eval:1+1}", "7:32", "optimizer.lr", "", "a resolver, which"),
+    ("lr: 1e-3", "lr: '${model.${seed}}'", "7:32", "optimizer.lr", "", "inside an interpolation"),
     ("lr: 1e-3", "lr: ${model.name}", "7:32", "optimizer.lr", "", "'dense' (written ${model.name})"),
     # YAML that cannot be read.
     ("  name: dense", "\tname: dense", "4:1", "", "", "found a tab"),

@@ -74,7 +74,7 @@ def test_statistics_of_bytes_equal_those_of_floats():
     pixels = torch.randint(256, (50, 3, 6, 5), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     pixels[:, 2] = 7
     for how in ("standard", "minmax"):
-        exact, plain = scaling.fit_pixels(pixels, how), scaling.fit(pixels / 255.0, how, (0, 2, 3))
+        exact, plain = scaling.fit_pixels([pixels], how), scaling.fit(pixels / 255.0, how, (0, 2, 3))
         torch.testing.assert_close(exact.shift, plain.shift, rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(exact.scale, plain.scale, rtol=1e-6, atol=1e-7)
         torch.testing.assert_close(

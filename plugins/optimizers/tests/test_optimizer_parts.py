@@ -205,8 +205,16 @@ def test_the_device_of_the_parameters_decides_the_kernels(name, device, expected
 
 
 def test_a_fused_kernel_that_does_not_exist_is_an_error():
-    with pytest.raises(PegboardError, match=r"no fused Adam for parameters on meta.*cpu, cuda, mps"):
-        build("adam", [{"params": list(network("meta").parameters())}], kernels="fused")
+    complex_numbers = torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(
+        PegboardError, match=r"no fused Adam for parameters on cpu.*real numbers on cpu, cuda"
+    ):
+        build("adam", [{"params": [complex_numbers]}], kernels="fused")
+
+
+def test_a_fused_optimizer_explains_itself_on_meta():
+    made = build("adam", [{"params": list(network("meta").parameters())}], kernels="fused")
+    assert made.defaults["foreach"] is False
     assert factories.variant("Adam", "auto", parameters("cpu", "meta")) == {"foreach": False}
 
 

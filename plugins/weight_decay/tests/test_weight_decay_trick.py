@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Batch, Context, Facts, Optimizer, Peg, PegboardError, Trick
+from pegboard import Batch, Context, Peg, PegboardError, Trick
 from pegboard.pegs import infer
-from pegboard_weight_decay import WeightDecay, build, check, pegboard_regularizers
+from pegboard_weight_decay import WeightDecay, build, pegboard_regularizers
 from torch import Tensor, nn
 
 Fit = Callable[..., nn.Module]
@@ -204,20 +204,6 @@ def test_the_term_counts_every_parameter_once_over_players_and_repeated_calls(gr
     expected = one.weight.square().sum() + two.weight.square().sum()
     torch.testing.assert_close(trick.edit_loss(torch.tensor(0.0), None, Batch(())), expected)
     assert trick.formula("mse") == "mse + 2/2 ||w||^2"
-
-
-def test_lbfgs_is_told_to_take_the_term() -> None:
-    class Config:
-        """An optimizer."""
-
-    def facts(name: str) -> Facts:
-        return Facts(optimizer=Optimizer(name, Config, lambda c, x: torch.optim.LBFGS, closure=True))
-
-    (found,) = check(WeightDecay(), facts("lbfgs"))
-    assert (found.field, found.expected) == ("mode", "l2")
-    for config in (WeightDecay(mode="l2"), WeightDecay(0), WeightDecay(bias=True, norm=True)):
-        assert not list(check(config, facts("lbfgs")))
-    assert not list(check(WeightDecay(), facts("adam"))) and not list(check(WeightDecay(), Facts()))
 
 
 def test_the_term_costs_at_most_five_python_calls(groups_of: Groups) -> None:

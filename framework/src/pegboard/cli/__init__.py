@@ -8,7 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-COMMANDS = ("train", "resume", "eval", "predict", "explain", "check", "show", "plugins", "schema", "zoo")
+COMMANDS = (
+    "train", "resume", "eval", "predict", "compare", "explain", "check", "show", "plugins", "schema", "zoo",
+)  # fmt: skip
 
 
 def make_parser(command: str | None) -> argparse.ArgumentParser:
@@ -42,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a mistake of the user's is one message on standard error and exit code 2."""
     from ..errors import PegboardError
 
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     words = list(sys.argv[1:] if argv is None else argv)
     command = next((word for word in words if word in COMMANDS), None)
     parser = make_parser(command)
@@ -65,6 +69,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (OSError, MemoryError) as error:  # a folder that is not writable, a disk that is full
+        what = getattr(error, "strerror", None) or str(error) or "out of memory"
+        where = getattr(error, "filename", None)
+        print(f"{what}: {where}" if where else what, file=sys.stderr)
+        return 2
 
 
 def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", help="a .csv or .json file (default: print CSV)")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--device", default="auto", help="default: a GPU where there is one")
+    parser.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -23,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     from ..inference import Trained, read_table, write_table
 
     table = read_table(Path(args.input)) if args.input else None
-    trained = Trained(args.run, args.checkpoint, args.device)
+    trained = Trained(args.run, args.checkpoint, args.device, args.local)
     source = trained.source(args.split) if table is None else trained.encode(table, args.input)
     text = write_table(trained.predict(source), Path(args.output) if args.output else None)
     print(

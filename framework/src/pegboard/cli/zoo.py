@@ -63,7 +63,7 @@ def _row(recipe: object) -> list[object]:
     from ..zoo import Recipe, headline
 
     assert isinstance(recipe, Recipe)
-    if not recipe.result:
+    if not recipe.result.get("figures"):
         return [recipe.name, "not recorded yet", "", "", recipe.dist]
     figure = headline(recipe.result)
     found = recipe.result["figures"][figure]

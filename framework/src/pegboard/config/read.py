@@ -19,6 +19,7 @@ from .syntax import explain
 
 MOST_NODES = 50_000  # values in a config, aliases written out
 DEEPEST = 60  # levels of nesting
+LARGEST = 2**20  # bytes of a file
 
 _BOOL = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
 _NULL = ("", "~", "null", "Null", "NULL")
@@ -97,6 +98,8 @@ def read(data: bytes, place: Callable[[int, int], Origin]) -> tuple[Node | None,
 
     `place` turns a line and a column, both from 1, into an origin.
     """
+    if len(data) > LARGEST:
+        return None, [Mistake(path="", message=f"larger than {LARGEST // 2**20} MiB", origin=place(1, 1))]
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

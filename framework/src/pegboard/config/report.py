@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,16 @@ def join(path: str, key: object) -> str:
     """A dotted path one key longer; a key that itself has a dot is quoted."""
     step = f'"{key}"' if "." in str(key) else str(key)
     return f"{path}.{step}" if path else step
+
+
+def leaves(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of everything in a config; lists and empty nodes inside a section are values."""
+    for key, value in node.items():
+        inner = join(path, key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, inner)
+        elif path or not isinstance(value, Mapping):
+            yield inner, value
 
 
 def shown(value: Any) -> str:

@@ -2,5 +2,7 @@
 
 from .resident import Resident
 from .sampling import epoch_order
+from .stream import Stream
+from .workers import Unreadable
 
-__all__ = ["Resident", "epoch_order"]
+__all__ = ["Resident", "Stream", "Unreadable", "epoch_order"]

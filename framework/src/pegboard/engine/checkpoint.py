@@ -7,10 +7,12 @@ renamed; `last` and `best` are links that are replaced in one operation.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,28 +26,45 @@ from ..errors import PegboardError
 
 FORMAT = 1
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+LONGEST = 64 * 2**20  # bytes of a manifest
+FIELDS: dict[str, type] = {"step": int, "epoch": int, "figures": dict, "plugins": dict, "spec": dict}
 
 
 def save(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> Path:
     """Write `folder/step-N` for `manifest["step"]`; the folder appears only once it is complete."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)  # not its parents: a run folder that was deleted does not come back half
     final = folder / f"step-{manifest['step']:08d}"
     part = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    save_model(model, str(part / WEIGHTS))
-    torch.save(dict(state), part / STATE)
+    try:
+        part.mkdir()
+        _write(part, model, state, manifest)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)  # where the disk is full, it needs the room
+        raise
+    if final.exists():  # the same step again, after a resume
+        _discard(final)
+    part.rename(final)  # a process killed just before this leaves it to `recover`
+    _sync(folder)
+    return final
+
+
+def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
+    """The files of a checkpoint, on the disk when this returns."""
+    try:
+        save_model(model, str(part / WEIGHTS))
+        torch.save(dict(state), part / STATE)
+    except (SafetensorError, RuntimeError) as error:  # how these two say that a write failed
+        said = str(error).splitlines()[0]
+        raise OSError(
+            errno.EIO, f"{said} ({shutil.disk_usage(part).free // 1024} KiB are free on the disk)"
+        ) from error
     hashes = {name: _digest(part / name) for name in (WEIGHTS, STATE)}
     text = json.dumps({"format": FORMAT, **manifest, "sha256": hashes}, indent=1)
     (part / MANIFEST).write_text(text + "\n", "utf-8")
     for name in (WEIGHTS, STATE, MANIFEST):
         _sync(part / name)
     _sync(part)
-    if final.exists():  # the same step again, after a resume
-        _discard(final)
-    part.rename(final)
-    _sync(folder)
-    return final
 
 
 def _discard(path: Path) -> None:
@@ -54,6 +73,28 @@ def _discard(path: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
     path.rename(hidden)
     shutil.rmtree(hidden)
+
+
+def recover(folder: Path) -> None:
+    """Give its name to a checkpoint that was complete when its process was killed, and remove the rest."""
+    for part in folder.glob(".step-*.*"):
+        final = folder / part.name[1:].partition(".")[0]
+        try:
+            verify(part, read_manifest(part))
+        except PegboardError:
+            continue
+        if not final.exists():
+            part.rename(final)
+    _sweep(folder)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a killed process left."""
+    for path in folder.glob(".*"):
+        if path.is_symlink():
+            path.unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def point(folder: Path, alias: str, target: Path) -> None:
@@ -75,8 +116,7 @@ def prune(folder: Path, keep: int) -> None:
     for path in history(folder)[keep:]:
         if path.resolve() != best:
             _discard(path)
-    for path in folder.glob(".*step-*"):
-        shutil.rmtree(path, ignore_errors=True)
+    _sweep(folder)
 
 
 def _digest(path: Path) -> str:
@@ -124,32 +164,46 @@ def find_whole(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str, 
             manifest = read_manifest(place)
             verify(place, manifest)
         except PegboardError as error:
-            warn(f"{error}; using the one before it")
+            warn(f"{error}; trying the one before it")
             continue
         return place, manifest
-    return (found := find(run, "last")), read_manifest(found)
+    raise PegboardError(
+        f"no checkpoint of {run} is whole; begin anew with: pegboard train {run / 'config.yaml'}"
+    )
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:
     """The manifest of a checkpoint; damage and unknown formats are errors."""
     try:
+        if (checkpoint / MANIFEST).stat().st_size > LONGEST:
+            raise ValueError(f"it is longer than {LONGEST // 2**20} MiB")
         manifest = json.loads((checkpoint / MANIFEST).read_text("utf-8"))
         version = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise PegboardError(f"the manifest of checkpoint {checkpoint} is damaged: {error}") from None
     if version != FORMAT:
         raise PegboardError(
-            f"checkpoint {checkpoint} has format {version!r}, this version reads format {FORMAT}"
+            f"checkpoint {checkpoint} has format {version!r:.40}, this version reads format {FORMAT}"
         )
+    for name, kind in FIELDS.items():
+        value = manifest.get(name, kind())
+        negative = isinstance(value, int) and (isinstance(value, bool) or value < 0)
+        if not isinstance(value, kind) or negative:
+            raise PegboardError(
+                f"the manifest of checkpoint {checkpoint} is damaged: {name} is {value!r:.40}"
+            )
     return dict(manifest)
 
 
 def verify(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
     """Compare the files of a checkpoint with the hashes in its manifest."""
-    for name, digest in manifest.get("sha256", {}).items():
-        if name not in (WEIGHTS, STATE) or not (checkpoint / name).is_file():
+    hashes = manifest.get("sha256")
+    for name in (WEIGHTS, STATE):
+        if not isinstance(hashes, dict) or name not in hashes:
+            raise PegboardError(f"the manifest of checkpoint {checkpoint} is damaged: no hash of {name!r}")
+        if not (checkpoint / name).is_file():
             raise PegboardError(f"checkpoint {checkpoint} lacks its file {name!r}")
-        if _digest(checkpoint / name) != digest:
+        if _digest(checkpoint / name) != hashes[name]:
             raise PegboardError(f"{checkpoint / name} is damaged: its hash is not the one in the manifest")
 
 
@@ -163,10 +217,24 @@ def read_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """The training state of a checkpoint; nothing in it is executed."""
+    path = checkpoint / STATE
     try:
-        return dict(torch.load(checkpoint / STATE, map_location="cpu", weights_only=True))
-    except Exception as error:
-        raise PegboardError(f"cannot read {checkpoint / STATE}: {error}") from None
+        _check_archive(path)
+        return dict(torch.load(path, map_location="cpu", weights_only=True))
+    except Exception as error:  # a hostile file may make the reader raise anything
+        reason = str(error) or repr(error)
+        if "Weights only load failed" in reason:
+            reason = "it holds more than plain data and tensors, and nothing in it was executed"
+        raise PegboardError(f"cannot read {path}: {reason.splitlines()[0]}") from None
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse archives that unpack to more than they are: ours are stored without compression."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    packed = any(m.compress_type != zipfile.ZIP_STORED for m in members)
+    if packed or sum(m.file_size for m in members) > path.stat().st_size:
+        raise ValueError("it unpacks to more than it is, which no checkpoint does")
 
 
 def fit_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, where: str) -> list[str]:
@@ -174,6 +242,15 @@ def fit_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, w
 
     `strict` makes every missing, unexpected or misshapen name an error; otherwise what fits is taken.
     """
+    lines = compare_weights(model, weights, strict, where)
+    own = model.state_dict()
+    taken = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
+    model.load_state_dict(taken, strict=False)
+    return lines
+
+
+def compare_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, where: str) -> list[str]:
+    """A line for each name that does not fit; an error where `strict` is set, or nothing fits."""
     own = model.state_dict()
     tied = _tied(model)
     unexpected = sorted(set(weights) - set(own))
@@ -188,10 +265,8 @@ def fit_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: bool, w
         *(f"unexpected: {k}" for k in unexpected),
         *(f"wrong shape: {k}" for k in shapes),
     ]
-    taken = {k: v for k, v in weights.items() if k in own and own[k].shape == v.shape}
-    if (strict and lines) or not taken:
+    if (strict and lines) or len(shapes) == len(set(own) & set(weights)):
         raise PegboardError("\n  ".join((f"the weights of {where} do not fit the model:", *lines)))
-    model.load_state_dict(taken, strict=False)
     return lines
 
 

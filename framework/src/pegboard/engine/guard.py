@@ -2,8 +2,9 @@
 
 One fused operation looks at the loss and all gradients. On the CPU its answer is read at once. On an
 accelerator nothing is read in the step: the fused optimizers skip an update whose flag is set, and
-the flag stays set, so the weights keep the last good update until the loop reads it with the next row.
-Other optimizers there have no such flag, and the step waits for the answer.
+the flag stays set, so the weights keep the last good update until the loop reads it, with the next row
+and before every save. Other optimizers there have no such flag, and to skip an update leaves no trace
+only where it is not begun: there the step waits for the answer.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ class Guard:
         self.found = torch.zeros((), device=device)  # 1 once something was not finite
         self.one = torch.ones((), device=device)
         self.clean = torch.zeros((), device=device, dtype=torch.long)  # updates before that
-        self.base = 0  # the step at which `clean` began to count
+        self.base = 0  # the step after which `clean` began to count
         self.skipped = 0
         fused = all(group.get("fused") for group in optimizer.param_groups)
         kind = device.partition(":")[0]
-        self.waits = kind not in ("cpu", "meta") and not fused
+        self.waits = kind not in ("cpu", "meta") and (not fused or mode == "skip")
         self.reads = kind == "cpu" or self.waits
         if not self.reads and kind != "meta":
             optimizer.found_inf = self.found  # type: ignore[attr-defined]
@@ -48,8 +49,6 @@ class Guard:
     def refuses(self, loss: Tensor, params: Sequence[nn.Parameter], step: int) -> bool:
         """Whether this update must not be applied; in mode "stop" that ends the run."""
         grads = [p.grad for p in params if p.grad is not None]
-        if not self.reads and self.mode == "skip":
-            self.found.zero_()
         torch._amp_foreach_non_finite_check_and_unscale_([loss, *grads], self.found, self.one)
         if not self.reads:
             self.clean += self.found == 0
@@ -71,11 +70,16 @@ class Guard:
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         return f"the gradient of {shown or 'some parameter'} was not finite {where}"
 
-    def first_bad_step(self) -> int | None:
-        """The step whose update the device refused, read from the device; None while all is well."""
-        if self.reads or self.mode == "skip" or not bool(self.found):
-            return None
-        return self.base + int(self.clean) + 1
+    def shrink(self, tensors: list[Tensor], factor: float) -> None:
+        """Multiply weights by a factor, unless the update that it belongs to is refused."""
+        if self.reads:
+            torch._foreach_mul_(tensors, factor)
+        else:
+            torch._foreach_mul_(tensors, torch.where(self.found == 0, factor, 1.0))
+
+    def good_updates(self) -> int | None:
+        """How many updates since `base` came before one that the device refused; None while all is well."""
+        return None if self.reads or not bool(self.found) else int(self.clean)
 
     def state(self) -> dict[str, Any]:
         return {"skipped": self.skipped}

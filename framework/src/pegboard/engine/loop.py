@@ -6,6 +6,7 @@ nothing but the linked step runs.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -123,7 +124,8 @@ class Loop:
         assert plan.steps is not None
         if progress.step == 0:
             self.save(("last",), {})  # from here on, whatever happens, there is something to resume
-        while progress.step < plan.steps and not progress.stopped:
+        # A run that was stopped after its last update still has to measure it.
+        while (progress.step < plan.steps or progress.logged < progress.step) and not progress.stopped:
             groups = self.groups(progress.epoch)
             last = min(len(groups), progress.position + plan.steps - progress.step)
             self._read_ahead(groups[progress.position : last])
@@ -131,10 +133,10 @@ class Loop:
             while progress.position < last:
                 started = time.monotonic()
                 self.span(groups, min(last, progress.position + min(chunk, self._next_event())))
-                if self.halt:
-                    self._interrupted()
                 if progress.position < last:
                     self._between()
+                if self.halt:
+                    self._interrupted()
                 # Spans are long enough to cost nothing and short enough for a living progress bar.
                 chunk = chunk * 2 if time.monotonic() - started < SPAN else max(chunk // 2, 1)
                 self.watcher.advanced(progress.step)
@@ -160,7 +162,8 @@ class Loop:
         """Tell a source that reads from disk which batches come next."""
         begin = getattr(self.splits.train, "begin", None)
         if begin is not None:
-            begin([index for group in groups for index in group], self.settings.batches.workers)
+            order = [index for group in groups for index in group]
+            begin(order, self.settings.batches.workers, self.progress.epoch)
 
     def span(self, groups: Sequence[tuple[Tensor, ...]], until: int) -> None:
         """The hot loop: updates up to a position in the epoch, and nothing else."""
@@ -191,10 +194,7 @@ class Loop:
     def _means(self) -> list[float]:
         """The mean loss of each player since the row before; numbers that are not finite end the run."""
         self._flush()
-        for player, linked in enumerate(self.linked):
-            bad = linked.guard.first_bad_step() if linked.guard is not None else None
-            if bad is not None:
-                raise NotFinite(self._second_look(player, bad))
+        self._check_finite()
         counts = [int(c) for c in self.counts]
         if self.progress.step > self.progress.logged and not any(counts):
             raise NotFinite(f"no update since step {self.progress.logged} had a finite loss")
@@ -202,6 +202,16 @@ class Loop:
         for total in (*self.sums, *self.counts):
             total.zero_()
         return means
+
+    def _check_finite(self) -> None:
+        """End the run where a device refused an update since the last time it was asked."""
+        for player, linked in enumerate(self.linked):
+            good = linked.guard.good_updates() if linked.guard is not None else None
+            if linked.guard is not None and good is not None:
+                moves = (
+                    s for s in itertools.count(linked.guard.base) if player in self.turns[s % len(self.turns)]
+                )
+                raise NotFinite(self._second_look(player, next(itertools.islice(moves, good, None)) + 1))
 
     def _second_look(self, player: int, step: int) -> str:
         """Repeat the step that the device refused, to say which number was not finite."""
@@ -280,6 +290,7 @@ class Loop:
 
     def save(self, aliases: Sequence[str], figures: Mapping[str, Any]) -> None:
         """Write a checkpoint, point the aliases at it and remove old ones."""
+        self._check_finite()  # what a device refused must not look like progress
         manifest = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,

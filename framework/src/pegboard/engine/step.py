@@ -51,12 +51,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
     params = [p for group in optimizer.param_groups for p in group["params"]]
     # Where others play too, a loss must leave no gradients in their parameters.
     only = params if len(assembly.kits) > 1 else None
-    # Detached, they can be changed in place without a context manager, which costs calls.
-    decays = [
-        (group, [p.detach() for p in group["params"]])
-        for group in optimizer.param_groups
-        if group.get("decoupled_decay")
-    ]
+    decays = _decays(kit)
     schedule, groups, scaler = kit.schedule, optimizer.param_groups, precision.scaler
     closure = kit.closure
     if closure and scaler is not None:
@@ -94,6 +89,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
     guard = None
     if scaler is None:  # a scaler looks for itself
         guard = Guard(kit.player.name, kit.player.parameters, optimizer, assembly.device, mode)
+    shrink = torch._foreach_mul_ if guard is None else guard.shrink
 
     def evaluate(batches: Sequence[Batch], step: int) -> Tensor:
         for p in params:
@@ -114,8 +110,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
                 for p in params:
                     p.grad = None
                 return loss
-        for group, tensors in decays:
-            torch._foreach_mul_(tensors, 1 - group["lr"] * group["decoupled_decay"])
+        for group, value, tensors in decays:
+            shrink(tensors, 1 - group["lr"] * value)
         if closure:
             loss = torch.as_tensor(optimizer.step(lambda: evaluate(batches, step)))  # type: ignore[arg-type,return-value]
         elif scaler is None:
@@ -130,6 +126,21 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, record: Recor
         return loss
 
     return Linked(update, backward, guard, params)
+
+
+def _decays(kit: PlayerKit) -> list[tuple[dict[str, Any], float, list[Tensor]]]:
+    """What decays apart from the gradient: the optimizer's group that has the rate, strength, tensors.
+
+    Detached, the tensors can be changed in place without a context manager, which costs calls.
+    """
+    owner = {id(p): group for group in kit.optimizer.param_groups for p in group["params"]}
+    found: dict[tuple[int, float], tuple[dict[str, Any], float, list[Tensor]]] = {}
+    for given in kit.groups:
+        value = given.get("decoupled_decay", 0.0)
+        for p in given["params"] if value else ():
+            group = owner[id(p)]
+            found.setdefault((id(group), value), (group, value, []))[2].append(p.detach())
+    return list(found.values())
 
 
 def _recorded(name: str, call: Callable[..., Any], record: Record) -> Callable[..., Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 from rich.console import Console as RichConsole
@@ -14,12 +16,21 @@ from rich.table import Table
 LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
 
 
+class _Stream(RichConsole):
+    """Writes to a stream; where its reader has left, as `head` does, a run goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        with suppress(OSError, ValueError):  # a stream that is no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 class Console:
     """Shows a run to a person. `quiet` shows nothing but warnings."""
 
     def __init__(self, quiet: bool = False, stream: IO[str] | None = None) -> None:
         self.quiet = quiet
-        self.rich = RichConsole(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        self.rich = _Stream(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self.live = self.rich.is_terminal and not quiet
         self._bar: Progress | None = None
         self._started, self._first, self._shown = time.monotonic(), 0, 0.0

@@ -28,8 +28,9 @@ class Dispatch:
         if self._trackers:
             self._events.put((event, args))
 
-    def close(self, grace: float = GRACE) -> None:
+    def close(self, grace: float | None = None) -> None:
         """Wait until everything was handed on, but not for ever."""
+        grace = GRACE if grace is None else grace
         if not self._thread.is_alive():
             return
         self._events.put(None)

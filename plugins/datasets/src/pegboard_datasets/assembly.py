@@ -95,10 +95,7 @@ def make_splits(
     there = {name: s for name, s in samples.items() if s is not None}
     resident = {name: Resident(s.inputs, s.target) for name, s in there.items()}
     counted: dict[str, Any] = {"sizes": {name: len(r) for name, r in resident.items()}}
-    if isinstance(spec.target, Classes) and spec.target.count is not None:
-        counts = torch.bincount(there["train"].target, minlength=spec.target.count).tolist()
-        names = spec.target.names or [str(k) for k in range(spec.target.count)]
-        counted["train_classes"] = dict(zip(names, counts, strict=True))
+    counted |= class_counts(spec, lambda: there["train"].target)
     return Splits(
         spec=spec,
         train=resident["train"],
@@ -108,6 +105,15 @@ def make_splits(
         columns=tuple(columns),
         notes={**notes, **counted, "fingerprint": fingerprint(there)},
     )
+
+
+def class_counts(spec: DataSpec, target: Callable[[], Tensor]) -> dict[str, dict[str, int]]:
+    """How often each class stands in a target; nothing where there are none."""
+    if not isinstance(spec.target, Classes) or spec.target.count is None:
+        return {}
+    counts = torch.bincount(target(), minlength=spec.target.count).tolist()
+    names = spec.target.names or [str(k) for k in range(spec.target.count)]
+    return {"train_classes": dict(zip(names, counts, strict=True))}
 
 
 def fingerprint(samples: Mapping[str, Samples]) -> str:

@@ -18,10 +18,13 @@ from .images import read_pixels
 from .mistakes import mistake
 from .options import Normalize
 from .reading import Columns, column, number_table, to_numbers
-from .rows import Rows
+from .rows import PIECE, Rows
 from .text import Vocabulary, fit_vocabulary, pad
 
 SHOWN = 1000  # symbols that the notes hold at most
+NUMBERS = 2**20  # numbers of a column that are in memory at a time
+PICTURES = 100_000  # training pictures whose statistics normalise all
+DECODED = 4096  # pictures whose values are counted at a time
 
 
 class Encoder(Protocol):
@@ -46,28 +49,41 @@ class Encoder(Protocol):
 
 
 class ImageEncoder:
-    """A column of pictures."""
+    """A column of pictures; the training rows are kept, decoded once, where they are to be held."""
 
-    def __init__(self, train: Rows, name: str, options: Input, normalize: Normalize, folder: Path) -> None:
+    def __init__(
+        self, train: Rows, name: str, options: Input, normalize: Normalize, folder: Path, hold: bool = True
+    ) -> None:
         self.name, self.folder = name, folder
         self._resize = options.size is not None
-        pixels = read_pixels(train.values(name), name, options.channels, options.size, folder)
-        channels, *size = pixels.shape[1:]
-        self._channels: Any = channels
-        self._size = (size[0], size[1])
-        self._scaler = scaling.fit_pixels(pixels, normalize)
-        self.train = scaling.scale_pixels(pixels, self._scaler)  # decoded once
+        self._channels: Any = options.channels
+        self._size = options.size
+        first = self._pixels(train if hold else train.take(torch.arange(1)))
+        self._channels = first.shape[1]
+        self._size = (first.shape[2], first.shape[3])
+        seen = train.take(torch.arange(min(len(train), PICTURES)))
+        parts = (self._pixels(part) for part in seen.pieces(DECODED))
+        self._scaler = scaling.fit_pixels(
+            torch.split(first[:PICTURES], DECODED) if hold else parts, normalize
+        )
+        self.train = scaling.scale_pixels(first, self._scaler) if hold else None
+
+    def _pixels(self, rows: Rows) -> Tensor:
+        return read_pixels(
+            rows.values(self.name), self.name, self._channels, self._size, self.folder,
+            self._resize, rows.where,
+        )  # fmt: skip
 
     @property
     def spec(self) -> Spec:
+        assert self._size is not None
         return Image(self._channels, *self._size)
 
     def rows(self, rows: Rows) -> Tensor:
-        values = rows.values(self.name)
-        pixels = read_pixels(values, self.name, self._channels, self._size, self.folder, self._resize)
-        return scaling.scale_pixels(pixels, self._scaler)
+        return scaling.scale_pixels(self._pixels(rows), self._scaler)
 
     def table(self, table: Columns) -> Tensor:
+        assert self._size is not None
         shape = (self._channels, *self._size)
         flat = [f"{self.name}_{i}" for i in range(shape[0] * shape[1] * shape[2])]
         if self.name not in table and flat[0] in table:
@@ -83,15 +99,15 @@ class ImageEncoder:
 class TextEncoder:
     """A column of texts, filled up or cut to one length."""
 
-    def __init__(self, train: Rows, name: str, options: Input) -> None:
+    def __init__(self, train: Rows, name: str, options: Input, hold: bool = True) -> None:
         self.name, self.tokens = name, options.tokens
         texts = strings(train, name)
         self.vocabulary = fit_vocabulary(
             texts, options.tokens, options.vocab, lowercase=options.lowercase, unknown=options.unknown
         )
-        encoded = self.vocabulary.encode(texts)
+        encoded = self.vocabulary.encode(texts) if hold or options.length is None else []
         self.length = options.length or max([1, *map(len, encoded)])
-        self.train = pad(encoded, self.length)
+        self.train = pad(encoded, self.length) if hold else None
 
     @property
     def spec(self) -> Spec:
@@ -111,7 +127,7 @@ class TextEncoder:
 class VectorEncoder:
     """Columns of numbers, scaled, and of categories, one place for each, joined to one vector."""
 
-    def __init__(self, train: Rows, kinds: dict[str, str], normalize: Normalize) -> None:
+    def __init__(self, train: Rows, kinds: dict[str, str], normalize: Normalize, hold: bool = True) -> None:
         self._names: dict[str, tuple[str, ...]] = {}
         self._widths: dict[str, int] = {}
         self._scalers: dict[str, scaling.Scaler] = {}
@@ -120,10 +136,10 @@ class VectorEncoder:
                 self._names[name] = category_names(train, name)
                 self._widths[name] = len(self._names[name])
             else:
-                numbers = train.numbers(name)
-                self._widths[name] = numbers.shape[1]
-                self._scalers[name] = scaling.fit(numbers, normalize)
-        self.train = self.rows(train)
+                width = self._widths[name] = train.take(torch.arange(1)).numbers(name).shape[1]
+                parts = (self._numbers(part, name) for part in train.pieces(piece_of(width)))
+                self._scalers[name] = scaling.fit_parts(parts, normalize)
+        self.train = self.rows(train) if hold else None
 
     @property
     def spec(self) -> Spec:
@@ -131,16 +147,19 @@ class VectorEncoder:
 
     def rows(self, rows: Rows) -> Tensor:
         parts = []
-        for name, width in self._widths.items():
+        for name in self._widths:
             if name in self._names:
                 parts.append(self._one_hot(name, category_values(rows, name)))
-                continue
-            numbers = rows.numbers(name)
-            if numbers.shape[1] != width:
-                found = f"column {name!r} of split {rows.split!r} has lists of {numbers.shape[1]} numbers"
-                raise mistake(found, f"{width} as in training")
-            parts.append(self._scalers[name](numbers))
+            else:
+                parts.append(self._scalers[name](self._numbers(rows, name)))
         return torch.cat(parts, 1)
+
+    def _numbers(self, rows: Rows, name: str) -> Tensor:
+        numbers, width = rows.numbers(name), self._widths[name]
+        if numbers.shape[1] != width:
+            found = f"column {name!r} of split {rows.split!r} has lists of {numbers.shape[1]} numbers"
+            raise mistake(found, f"{width} as in the first training row")
+        return numbers
 
     def table(self, table: Columns) -> Tensor:
         parts = []
@@ -164,6 +183,11 @@ class VectorEncoder:
         extra = len(number)
         index = torch.tensor([number.get(v, extra) for v in values], dtype=torch.int64)
         return torch.nn.functional.one_hot(index, extra + 1)[:, :extra].float()
+
+
+def piece_of(width: int) -> int:
+    """Rows of so many numbers that are in memory at a time."""
+    return max(NUMBERS // max(width, 1), 1)
 
 
 def strings(rows: Rows, name: str) -> list[str]:
@@ -207,7 +231,8 @@ def category_names(rows: Rows, name: str, *others: Rows) -> tuple[str, ...]:
     named = rows.class_names(name)
     if named is not None:
         return tuple(named)
-    found = {value for r in (rows, *others) for value in category_values(r, name)}
+    pieces = (piece for r in (rows, *others) for piece in r.pieces(PIECE))
+    found = {value for piece in pieces for value in category_values(piece, name)}
     return tuple(sorted(found, key=by_number))
 
 

@@ -16,6 +16,7 @@ from .mistakes import mistake
 from .reading import Columns
 from .rows import Rows
 from .splitting import cut, sample_order
+from .streaming import Reader, decoded_size, fits, shown_bytes, stream_splits
 from .targets import ClassTarget, LabelTarget, TargetEncoder, ValueTarget, target_kind
 
 KINDS = {
@@ -116,41 +117,42 @@ def _encode(
     train = chosen["train"]
     assert train is not None
     columns = columns_of(config)
+    count = sum(len(rows) for rows in chosen.values() if rows is not None)
+    size = count * decoded_size(train, kinds, columns, loaded.folder)
+    hold = fits(config.memory, size)
     encoders: dict[str, Encoder] = {}
     first: list[Tensor] = []
     joined = {name: kind for name, kind in kinds.items() if kind in ("numbers", "category")}
     for name in input_names(config, kinds):
         encoder: ImageEncoder | TextEncoder | VectorEncoder
         if kinds.get(name) == "image":
-            encoder = ImageEncoder(train, name, columns[name], config.normalize, loaded.folder)
+            encoder = ImageEncoder(train, name, columns[name], config.normalize, loaded.folder, hold)
         elif kinds.get(name) == "text":
-            encoder = TextEncoder(train, name, columns[name])
+            encoder = TextEncoder(train, name, columns[name], hold)
         else:
-            encoder = VectorEncoder(train, joined, config.normalize)
+            encoder = VectorEncoder(train, joined, config.normalize, hold)
         encoders[name] = encoder
-        first.append(encoder.train)
+        if encoder.train is not None:
+            first.append(encoder.train)
         del encoder.train  # the splits hold it from here on
-
-    samples: dict[str, Samples | None] = {"train": Samples(tuple(first), target.rows(train))}
-    for split in ("val", "test"):
-        rows = chosen[split]
-        if rows is None:
-            samples[split] = None
-            continue
-        samples[split] = Samples(tuple(e.rows(rows) for e in encoders.values()), target.rows(rows))
 
     def encode(table: Columns) -> tuple[Tensor, ...]:
         return tuple(e.table(table) for e in encoders.values())
 
     statistics = {name: e.notes() for name, e in encoders.items()}
-    return make_splits(
-        DataSpec(tuple(e.spec for e in encoders.values()), target.spec, tuple(encoders)),
-        samples,
-        encode=encode,
-        columns=tuple(columns),
-        notes={
-            "source": loaded.source,
-            "licence": loaded.licence,
-            "statistics": {**statistics, "target": target.notes()},
-        },
-    )
+    spec = DataSpec(tuple(e.spec for e in encoders.values()), target.spec, tuple(encoders))
+    notes = {
+        "source": loaded.source,
+        "licence": loaded.licence,
+        "memory": f"{'held in memory' if hold else 'read batch by batch'}, about {shown_bytes(size)}",
+        "statistics": {**statistics, "target": target.notes()},
+    }
+    there = {split: rows for split, rows in chosen.items() if rows is not None}
+    if not hold:
+        readers = {split: Reader(rows, list(encoders.values()), target) for split, rows in there.items()}
+        return stream_splits(spec, readers, encode=encode, columns=tuple(columns), notes=notes)
+    samples = {"train": Samples(tuple(first), target.rows(train))}
+    for split, rows in there.items():
+        if split != "train":
+            samples[split] = Samples(tuple(e.rows(rows) for e in encoders.values()), target.rows(rows))
+    return make_splits(spec, samples, encode=encode, columns=tuple(columns), notes=notes)

@@ -29,6 +29,7 @@ from .options import ClassCut, ValueCut, check_cut
 
 InputKind = Literal["auto", "image", "numbers", "category", "text"]
 TargetKind = Literal["auto", "classes", "labels", "values", "next"]
+Memory = Literal["auto", "always", "never"]
 Pixels = Annotated[int, Ge(1)]
 Symbols = Literal["words", "whitespace", "characters", "bpe", "wordpiece", "unigram"]
 
@@ -42,6 +43,7 @@ READERS = {
     ".txt": "text",
 }
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+OUTSIDE = re.compile(r"[/~\\]|.*(://|(^|[/\\])\.\.([/\\]|$))")  # leads out of the folder it is below
 BYTES = 256  # symbols a byte-level tokenizer begins with
 PADDING = 0  # the number of the symbol that fills up a text
 
@@ -92,6 +94,7 @@ class Hub(ClassCut, ValueCut):
     files: dict[str, str] = field(default_factory=dict)  # split -> file or pattern below path
     splits: SplitNames = field(default_factory=SplitNames)  # which splits of the source serve
     eval_limit: Annotated[int, Ge(1)] | None = None  # samples kept of val and of test
+    memory: Memory = "auto"  # hold the samples in memory: always, never (read batches), auto where they fit
 
 
 def columns_of(config: Hub) -> dict[str, Input]:
@@ -172,6 +175,8 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
     names = target_columns(target)
     if target.kind == "next":
         yield from _check_next(columns, names)
+        if config.memory == "never":
+            yield Problem("text for a language model is held in memory", "memory", "auto or always")
     elif not names:
         yield Problem("the target names no column", "target.column", "a column", "or kind: next for text")
     if len(names) > 1 and target.kind not in ("values", "labels"):
@@ -207,10 +212,13 @@ def _check_path(config: Hub) -> Iterator[Problem]:
             "path",
             "a path that exists, relative to where the command is started, or a hub id",
         )
-    elif not found and not HUB_ID.fullmatch(config.path):
+    elif not found and (not HUB_ID.fullmatch(config.path) or OUTSIDE.match(config.path)):
         yield Problem(f"{config.path!r} is no hub id", "path", "owner/name, or a local path")
     elif found and not all(os.path.isdir(f) or Path(f).suffix in READERS for f in found):
         yield Problem(f"no reader for {config.path!r}", "path", f"a folder, or files in {', '.join(READERS)}")
+    for split, pattern in config.files.items():
+        if OUTSIDE.match(pattern):
+            yield Problem(f"{pattern!r} leads out of {config.path!r}", f"files.{split}", "a file below path")
     suffixes = {Path(pattern).suffix for pattern in config.files.values()}
     if len(suffixes) > 1 or not suffixes <= set(READERS):
         yield Problem(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
 from .mistakes import mistake
@@ -25,14 +25,20 @@ def read_pixels(
     size: Size | None = None,
     folder: Path | None = None,
     resize: bool = True,
+    where: Callable[[int], str] | None = None,
 ) -> Tensor:
     """Pictures as paths, bytes, {"bytes", "path"} or Pillow images -> uint8 (n, channels, height, width).
 
     Without `channels` and `size` the first picture decides; others of its size are then expected.
+    `where` says how a person finds a row.
     """
+
+    def place() -> str:
+        return f"column {name!r}, {where(row) if where else f'row {row} (0 is the first)'}"
+
     pixels = bytearray()
-    for row, value in enumerate(values):
-        picture = _open(value, name, row, folder)
+    for row, value in enumerate(values):  # noqa: B007 `place` reads the row where something is wrong
+        picture = _open(value, place, folder)
         if channels is None:
             channels = 1 if picture.mode in GREY else 3
         if size is None:
@@ -40,7 +46,7 @@ def read_pixels(
         picture = _convert(picture, channels)
         if (picture.height, picture.width) != size:
             if not resize:
-                raise _other_size(picture, name, row, size)
+                raise _other_size(picture, place(), size)
             picture = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
         pixels += picture.tobytes()
     shape = (len(values), *(size or (0, 0)), channels or 1)
@@ -58,30 +64,31 @@ def _convert(picture: Image.Image, channels: Channels) -> Image.Image:
     return picture.convert("L" if channels == 1 else "RGB")
 
 
-def _open(value: Any, name: str, row: int, folder: Path | None) -> Image.Image:
+def _open(value: Any, where: Callable[[], str], folder: Path | None) -> Image.Image:
     if isinstance(value, Image.Image):
         return value
     if isinstance(value, dict):
         value = value["bytes"] if value.get("bytes") is not None else value.get("path")
     if isinstance(value, str):
         value = (folder or Path()) / Path(value).expanduser()
-    where = f"column {name!r}, row {row} (0 is the first)"
     if not isinstance(value, bytes | Path):
         found = "nothing" if value is None else f"{value!r:.60}"
-        raise mistake(f"{where}: {found}", "a picture: the path of a file, or its bytes")
+        raise mistake(f"{where()}: {found}", "a picture: the path of a file, or its bytes")
     try:
         picture = Image.open(io.BytesIO(value) if isinstance(value, bytes) else value)
         picture.load()
     except FileNotFoundError:
-        raise mistake(f"{where}: there is no file {str(value)!r}", "the path of a picture") from None
-    except (UnidentifiedImageError, OSError) as error:
-        raise mistake(f"{where}: {error}", "a picture that Pillow reads") from None
+        raise mistake(f"{where()}: there is no file {str(value)!r}", "the path of a picture") from None
+    except Image.DecompressionBombError as error:
+        raise mistake(f"{where()}: {error}", "a picture of at most 178 million pixels") from None
+    except Exception as error:  # a damaged or hostile file makes a decoder raise anything
+        raise mistake(f"{where()}: {error or type(error).__name__}", "a picture that Pillow reads") from None
     return picture
 
 
-def _other_size(picture: Image.Image, name: str, row: int, size: Size) -> Exception:
+def _other_size(picture: Image.Image, where: str, size: Size) -> Exception:
     return mistake(
-        f"column {name!r}, row {row} (0 is the first): a picture of {picture.height}x{picture.width}",
+        f"{where}: a picture of {picture.height}x{picture.width}",
         f"{size[0]}x{size[1]} as the first",
         f"give the column a size to bring all pictures to: {{size: [{size[0]}, {size[1]}]}}",
     )

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy
 
 from .hub_options import READERS, Hub, local_files, looks_local
 from .mistakes import mistake, unknown
 from .rows import Rows
 
+PACKED = {
+    b"PK\x03\x04": "zip",
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"7z\xbc\xaf\x27\x1c": "7-zip",
+    b"Rar!": "rar",
+}
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+DEEPEST = 200  # levels of nesting in JSON
 NAMES = {"val": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
 
@@ -42,6 +57,9 @@ def load(config: Hub) -> Loaded:
 
 
 def _load_folder(folder: Path, config: Hub) -> Loaded:
+    for path in (*folder.rglob("*.json"), *folder.rglob("*.jsonl")):
+        if path.is_file() and nested_deeper(path, DEEPEST):
+            raise mistake(f"{str(path)!r} is nested deeper than {DEEPEST} levels", "a table of rows")
     if config.files:
         found = {split: local_files(str(folder / pattern)) for split, pattern in config.files.items()}
         for split, paths in found.items():
@@ -70,9 +88,44 @@ def _read_files(files: Mapping[str, list[str]]) -> Any:
     suffixes = sorted({Path(path).suffix for paths in files.values() for path in paths})
     if len(suffixes) != 1 or suffixes[0] not in READERS:
         raise mistake(f"files in {', '.join(suffixes)}", f"one of {', '.join(READERS)}, the same for all")
+    for path in (path for paths in files.values() for path in paths):
+        if kind := _packed(path):
+            # `datasets` unpacks by the first bytes, whatever the name says and however much comes out.
+            raise mistake(f"{path!r} is a {kind} file", f"a plain {suffixes[0]} file", "unpack it first")
+        if READERS[suffixes[0]] == "json" and nested_deeper(Path(path), DEEPEST):
+            raise mistake(f"{path!r} is nested deeper than {DEEPEST} levels", "a table of rows")
     more = {"sep": "\t"} if suffixes[0] == ".tsv" else {}
     first = next(iter(files.values()))[0]
     return _call(first, READERS[suffixes[0]], data_files={k: list(v) for k, v in files.items()}, **more)
+
+
+def _packed(path: str) -> str:
+    """The kind of compression of a file, by its first bytes."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(6)
+    except OSError as error:
+        raise mistake(f"{path!r} cannot be read: {error.strerror or error}") from None
+    return next((kind for magic, kind in PACKED.items() if head.startswith(magic)), "")
+
+
+def nested_deeper(path: Path, limit: int) -> bool:
+    """Whether JSON has more levels than a limit, without parsing it: deep nesting overflows the parser."""
+    with path.open("rb") as file:
+        if not _deeper(iter(lambda: file.read(2**20), b""), limit):
+            return False
+    return _deeper([STRING.sub(b"", path.read_bytes())], limit)  # brackets in texts are no levels
+
+
+def _deeper(chunks: Iterable[bytes], limit: int) -> bool:
+    depth = 0
+    for chunk in chunks:
+        signs = numpy.frombuffer(chunk, numpy.uint8)
+        steps = ((signs == 91) | (signs == 123)).astype(numpy.int32) - ((signs == 93) | (signs == 125))
+        if depth + int(steps.cumsum().max(initial=0)) > limit:
+            return True
+        depth += int(steps.sum())
+    return False
 
 
 def _call(shown: str, path: str, **options: Any) -> Any:

@@ -25,7 +25,7 @@ def column(table: Columns, name: str) -> Sequence[Any]:
 
 def number_table(table: Columns, names: Sequence[str]) -> Tensor:
     """The columns as numbers: a double tensor (rows, names)."""
-    return torch.stack([to_numbers(column(table, n), n)[:, 0] for n in names], 1)
+    return torch.stack([to_numbers(column(table, n), n, 1)[:, 0] for n in names], 1)
 
 
 def to_numbers(values: Sequence[Any], name: str, width: int | None = None) -> Tensor:
@@ -42,10 +42,13 @@ def _row(value: Any, name: str, row: int) -> list[float]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise _no_number(value, name, row) from None
     if isinstance(value, list | tuple):
-        return [_number(v, name, row) for v in _flat(value)]
+        try:
+            return [_number(v, name, row) for v in _flat(value)]
+        except RecursionError:
+            raise _no_number("lists nested too deep", name, row) from None
     return [_number(value, name, row)]
 
 
@@ -59,7 +62,7 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 def _number(value: Any, name: str, row: int) -> float:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise _no_number(value, name, row) from None
     if not math.isfinite(number):
         raise _no_number(value, name, row)

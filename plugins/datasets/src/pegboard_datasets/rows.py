@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import numpy
@@ -11,47 +11,95 @@ import pyarrow.compute  # type: ignore[import-untyped]
 import torch
 from torch import Tensor
 
+from .mapped import Mapped
 from .mistakes import mistake, unknown
 
+PIECE = 2**16  # rows whose Python values are in memory at a time
+BLOCK = 512  # rows that are copied out of mapped files at a time
 ColumnType = Literal["image", "classes", "bool", "integer", "float", "string", "list", "other"]
+
+
+class Table:
+    """The columns of a data set, mapped from its files."""
+
+    def __init__(self, data: Any) -> None:
+        self._data, self.mapped = data, Mapped(data)
+        self.features = data.features  # a copy, which takes a while to make
+        self._columns = {name: _plain_chunks(data.data.column(name)) for name in self.features}
+        counts = [len(chunk) for chunk in next(iter(self._columns.values()), ())]
+        self._starts = numpy.cumsum([0, *counts])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self._data,)  # another process maps the files itself
+
+    def take(self, name: str, index: Tensor | None) -> pyarrow.Array:
+        """Some rows of a column, or all; only they are read."""
+        chunks = self._columns[name]
+        if index is None or not len(index):
+            return pyarrow.concat_arrays(chunks if index is None else [chunks[0][:0]])
+        found = []
+        for part in torch.split(index, BLOCK):
+            self.mapped.touched(len(part))
+            rows = part.numpy()
+            chunk = numpy.searchsorted(self._starts, rows, "right") - 1
+            places = zip(chunk.tolist(), (rows - self._starts[chunk]).tolist(), strict=True)
+            found.append(pyarrow.concat_arrays([chunks[c].slice(row, 1) for c, row in places]))
+        return found[0] if len(found) == 1 else pyarrow.concat_arrays(found)
+
+
+def _plain_chunks(column: Any) -> list[pyarrow.Array]:
+    chunks = column.chunks or [pyarrow.array([], column.type)]
+    return [c.storage if isinstance(c, pyarrow.ExtensionArray) else c for c in chunks]
 
 
 class Rows:
     """Some rows of one split; only what is asked for is read."""
 
-    def __init__(self, data: Any, split: str, index: Tensor | None = None) -> None:
+    def __init__(
+        self, data: Any, split: str, index: Tensor | None = None, table: Table | None = None
+    ) -> None:
         self.data, self.split, self.index = data, split, index
+        self._table = Table(data) if table is None else table
+        self.files = self._table.mapped.files
 
     def __len__(self) -> int:
         return len(self.data) if self.index is None else len(self.index)
 
     def take(self, index: Tensor) -> Rows:
         """The rows with these numbers."""
-        return Rows(self.data, self.split, index if self.index is None else self.index[index])
+        return Rows(self.data, self.split, index if self.index is None else self.index[index], self._table)
+
+    def pieces(self, size: int) -> Iterator[Rows]:
+        """All rows in their order, at most `size` at a time."""
+        if len(self) <= size:
+            yield self
+            return
+        for at in range(0, len(self), size):
+            yield self.take(torch.arange(at, min(at + size, len(self))))
 
     def need(self, columns: Iterable[str]) -> None:
         """Raise where a column is not there."""
         for name in columns:
-            if name not in self.data.features:
+            if name not in self._table.features:
                 where = f" in split {self.split!r}"
                 hint = (
                     "splits: {val: cut} or {test: cut} takes a share of train instead of a split without it"
                 )
                 raise unknown(
-                    "column", name, self.data.features, where, "" if self.split == "train" else hint
+                    "column", name, self._table.features, where, "" if self.split == "train" else hint
                 )
 
     def type(self, name: str) -> ColumnType:
         """What the column says that it holds."""
-        return _type(self.data.features[name])
+        return _type(self._table.features[name])
 
     def shown_type(self, name: str) -> str:
         """The column's type, for people."""
-        return str(self.data.features[name])
+        return str(self._table.features[name])
 
     def class_names(self, name: str) -> list[str] | None:
         """Names of the classes of a column of labels, or of lists of them."""
-        feature = self.data.features[name]
+        feature = self._table.features[name]
         inner = getattr(feature, "feature", None)
         names = getattr(feature, "names", None) or getattr(inner, "names", None)
         return None if names is None else [str(n) for n in names]
@@ -63,12 +111,7 @@ class Rows:
 
     def arrow(self, name: str) -> pyarrow.Array:
         """The column as it is stored."""
-        data = self.data.with_format("arrow", columns=[name])
-        table = data[:] if self.index is None else data[self.index.tolist()]
-        column = table.column(name).combine_chunks()
-        if isinstance(column, pyarrow.ChunkedArray):
-            column = column.chunk(0) if column.num_chunks else pyarrow.array([], column.type)
-        return column.storage if isinstance(column, pyarrow.ExtensionArray) else column
+        return self._table.take(name, self.index)
 
     def values(self, name: str) -> list[Any]:
         """The column as Python values; an empty place is an error."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,19 +55,44 @@ def fit(x: Tensor, how: Normalize, axes: tuple[int, ...] = (0,)) -> Scaler:
     return Scaler(how, shift[0], scale[0])
 
 
-def fit_pixels(pixels: Tensor, how: Normalize) -> Scaler:
+def fit_parts(parts: Iterable[Tensor], how: Normalize) -> Scaler:
+    """As `fit` over the rows of all parts, with one part in memory at a time."""
+    if how == "none":
+        return Scaler(how, torch.zeros(()), torch.ones(()))
+    parts = iter(parts)
+    start = list(itertools.islice(parts, 2))
+    if len(start) == 1:
+        return fit(start[0], how)
+    count = 0
+    mean, squares = torch.zeros(2, *start[0].shape[1:], dtype=torch.float64)
+    low, high = start[0][0].double(), start[0][0].double()
+    for x in map(torch.Tensor.double, itertools.chain(start, parts)):
+        # Sums of squares around the means of two sets make that of both (Chan et al. 1979).
+        spread, middle = torch.var_mean(x, 0, correction=0)
+        total, away = count + len(x), middle - mean
+        mean = mean + away * (len(x) / total)
+        squares = squares + spread * len(x) + away**2 * (count * len(x) / total)
+        count = total
+        low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
+    shift, scale = (low, high - low) if how == "minmax" else (mean, (squares / count).sqrt())
+    constant = low == high
+    return Scaler(how, torch.where(constant, low, shift), torch.where(constant, 1.0, scale))
+
+
+def fit_pixels(parts: Iterable[Tensor], how: Normalize) -> Scaler:
     """A scaler for pictures in [0, 1] from uint8 ones (n, channels, height, width), by channel.
 
     Counting the 256 values makes the statistics exact, and the same on any number of threads.
     """
     if how == "none":
         return Scaler(how, torch.zeros(()), torch.ones(()))
-    channels = pixels.shape[1]
-    shift, scale = torch.zeros(2, channels, 1, 1, dtype=torch.float64)
-    for c in range(channels):
-        counts = torch.zeros(256, dtype=torch.int64)
-        for chunk in torch.split(pixels[:, c], 4096):
-            counts += torch.bincount(chunk.flatten().int(), minlength=256)
+    table: Tensor | None = None  # (channels, 256)
+    for pixels in parts:
+        found = torch.stack([torch.bincount(p.flatten().int(), minlength=256) for p in pixels.unbind(1)])
+        table = found if table is None else table + found
+    assert table is not None
+    shift, scale = torch.zeros(2, len(table), 1, 1, dtype=torch.float64)
+    for c, counts in enumerate(table):
         seen = counts.nonzero()[:, 0]
         value, share = seen.double() / 255, counts[seen].double() / counts.sum()
         mean = (share * value).sum()

@@ -9,9 +9,9 @@ from pegboard import Classes, Labels, Spec, Values
 from torch import Tensor
 
 from . import scaling
-from .encoders import by_number, category_names, category_text, category_values
+from .encoders import by_number, category_names, category_text, category_values, piece_of
 from .mistakes import mistake
-from .rows import Rows
+from .rows import PIECE, Rows
 
 MOST_CLASSES = 100  # integers with more values than this are taken for numbers
 
@@ -46,7 +46,8 @@ class ClassTarget:
 
     def rows(self, rows: Rows) -> Tensor:
         number = {value: i for i, value in enumerate(self._names)}
-        return torch.tensor([number[v] for v in category_values(rows, self._name)], dtype=torch.int64)
+        parts = (category_values(part, self._name) for part in rows.pieces(PIECE))
+        return torch.cat([torch.tensor([number[v] for v in part], dtype=torch.int64) for part in parts])
 
     def notes(self) -> dict[str, Any]:
         return {}
@@ -61,7 +62,8 @@ class LabelTarget:
             self._names = columns
             return
         named = splits[0].class_names(columns[0])
-        found = {category_text(v) for rows in splits for labels in self._lists(rows) for v in labels}
+        pieces = (piece for rows in splits for piece in rows.pieces(PIECE))
+        found = {category_text(v) for rows in pieces for labels in self._lists(rows) for v in labels}
         self._names = tuple(named) if named is not None else tuple(sorted(found, key=by_number))
 
     def _lists(self, rows: Rows) -> list[list[Any]]:
@@ -105,12 +107,17 @@ class ValueTarget:
 
     def __init__(self, train: Rows, columns: tuple[str, ...], normalize: bool) -> None:
         self._columns = columns
-        numbers = self._read(train)
-        self._width = numbers.shape[1]
-        self._scaler = scaling.fit(numbers, "standard" if normalize else "none")
+        self._width = self._read(train.take(torch.arange(1))).shape[1]
+        parts = (self._read(part) for part in train.pieces(piece_of(self._width)))
+        self._scaler = scaling.fit_parts(parts, "standard" if normalize else "none")
 
     def _read(self, rows: Rows) -> Tensor:
-        return torch.cat([rows.numbers(name) for name in self._columns], 1)
+        numbers = torch.cat([rows.numbers(name) for name in self._columns], 1)
+        width = getattr(self, "_width", numbers.shape[1])
+        if numbers.shape[1] != width:
+            found = f"the target in split {rows.split!r} has rows of {numbers.shape[1]} numbers"
+            raise mistake(found, f"{width} in every row")
+        return numbers
 
     @property
     def spec(self) -> Spec:
@@ -129,7 +136,7 @@ def target_kind(rows: Rows, name: str) -> str:
         case "classes" | "string" | "bool":
             return "classes"
         case "integer":
-            return "classes" if len(set(rows.values(name))) <= MOST_CLASSES else "values"
+            return "classes" if _few_values(rows, name) else "values"
         case "float":
             return "values"
         case "list":
@@ -138,6 +145,15 @@ def target_kind(rows: Rows, name: str) -> str:
         case _:
             found = f"column {name!r} of split {rows.split!r} holds {rows.shown_type(name)}"
             raise mistake(found, "classes, labels or numbers to predict")
+
+
+def _few_values(rows: Rows, name: str) -> bool:
+    seen: set[Any] = set()
+    for part in rows.pieces(PIECE):
+        seen.update(part.values(name))
+        if len(seen) > MOST_CLASSES:
+            return False
+    return True
 
 
 def _list_kind(rows: Rows, name: str) -> str:

@@ -29,6 +29,8 @@ def variant(name: str, kernels: str, groups: Groups) -> dict[str, bool]:
     """Which of torch's implementations to take, as keywords of the class, from where the parameters are."""
     params = [p for group in groups for p in group["params"]]
     devices = {p.device.type for p in params}
+    if devices == {"meta"}:  # where a plan explains itself, and no kernel runs
+        return {"foreach": False}
     fusible = devices <= set(FUSED.get(name, ())) and all(p.is_floating_point() for p in params)
     if kernels == "fused" and not fusible:
         raise PegboardError(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Context, Facts, Ge, Problem, Regularizer, Trick, hookimpl
+from pegboard import Context, Ge, Regularizer, Trick, hookimpl
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,6 @@ class WeightDecay:
     embeddings: bool = True  # decay embeddings
 
 
-def check(config: WeightDecay, facts: Facts) -> Iterator[Problem]:
-    everything = config.bias and config.norm and config.embeddings
-    lbfgs = facts.optimizer is not None and facts.optimizer.name == "lbfgs"
-    if lbfgs and config.mode == "decoupled" and config.value > 0 and not everything:
-        yield Problem(
-            "lbfgs takes one parameter group, and decoupled decay needs a second for what does not decay",
-            field="mode",
-            expected="l2",
-            hint="set mode: l2, which lbfgs sees as part of its loss",
-        )
-
-
 def build(config: WeightDecay, context: Context) -> Trick:
     from .trick import DecoupledDecay, L2Term
 
@@ -46,4 +33,4 @@ def build(config: WeightDecay, context: Context) -> Trick:
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[WeightDecay]]:
     stages = {"edit_groups": "decay", "edit_loss": "term"}
-    return [Regularizer("weight_decay", WeightDecay, build, check=check, stages=stages)]
+    return [Regularizer("weight_decay", WeightDecay, build, stages=stages)]

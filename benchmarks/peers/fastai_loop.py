@@ -1,0 +1,40 @@
+"""fastai: a Learner with torch's Adam. Its defaults: a recorder of losses and a progress bar; they are
+removed in the other turn. Validation, of which it has none here, is skipped in both."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from fastai.callback.core import Callback, CancelValidException
+from fastai.callback.progress import ProgressCallback
+from fastai.data.core import DataLoaders
+from fastai.data.load import DataLoader
+from fastai.learner import Learner, Recorder
+from fastai.optimizer import OptimWrapper
+from torch import nn
+from torch.utils.data import TensorDataset
+from workloads import Workload
+
+from . import Trained, updates
+
+
+class NoValidation(Callback):
+    def before_validate(self) -> None:
+        raise CancelValidException
+
+
+def train(work: Workload, defaults: bool, folder: Path) -> Trained:
+    batches = DataLoader(TensorDataset(*work.data()), bs=work.batch, shuffle=True, drop_last=True)
+    learner = Learner(
+        DataLoaders(batches, batches, device="cpu"),
+        work.network(),
+        loss_func=nn.CrossEntropyLoss(),
+        opt_func=partial(OptimWrapper, opt=torch.optim.Adam),
+        lr=work.lr,
+        cbs=[NoValidation()],
+        path=folder,
+    )
+    if not defaults:
+        learner.remove_cbs([ProgressCallback, Recorder])
+    learner.fit(work.epochs)
+    return Trained(learner.model, updates(learner.opt.opt))

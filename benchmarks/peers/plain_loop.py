@@ -1,0 +1,25 @@
+"""The loop of the tutorials: a DataLoader and Adam."""
+
+from pathlib import Path
+from typing import Any
+
+from torch.nn import functional
+from workloads import Workload
+
+from . import Trained, adam, loader, updates
+
+
+def train(work: Workload, defaults: bool, folder: Path, **options: Any) -> Trained:
+    model, batches = work.network(), loader(work)
+    optimizer = adam(work, model, **options)
+    for _ in range(work.epochs):
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+    return Trained(model, updates(optimizer))
+
+
+def train_fused(work: Workload, defaults: bool, folder: Path) -> Trained:
+    return train(work, defaults, folder, fused=True)

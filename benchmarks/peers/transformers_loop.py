@@ -1,0 +1,64 @@
+"""HF Trainer. Its defaults: progress bar, log and checkpoint every 500 steps, clipping, a linear schedule
+and its own choice of optimizer, fused AdamW."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments
+from workloads import Workload
+
+from . import Trained, adam, updates
+
+OFF = {
+    "report_to": "none",
+    "save_strategy": "no",
+    "logging_strategy": "no",
+    "disable_tqdm": True,
+    "max_grad_norm": 0.0,
+    "lr_scheduler_type": "constant",
+}
+
+
+class Rows(Dataset[dict[str, Tensor]]):
+    def __init__(self, xs: Tensor, ys: Tensor) -> None:
+        self.xs, self.ys = xs, ys
+
+    def __len__(self) -> int:
+        return len(self.xs)
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        return {"x": self.xs[row], "labels": self.ys[row]}
+
+
+class WithLoss(nn.Module):
+    """A model as the Trainer wants it: it reads its labels and gives its loss."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        logits = self.network(x)
+        return {"loss": functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def train(work: Workload, defaults: bool, folder: Path) -> Trained:
+    model = WithLoss(work.network())
+    options: dict[str, Any] = {} if defaults else OFF
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=work.epochs,
+        per_device_train_batch_size=work.batch,
+        learning_rate=work.lr,
+        dataloader_drop_last=True,
+        use_cpu=True,
+        **options,
+    )
+    optimizers: tuple[torch.optim.Optimizer | None, None] = (None if defaults else adam(work, model), None)
+    trainer = Trainer(model, arguments, train_dataset=Rows(*work.data()), optimizers=optimizers)
+    trainer.train()
+    return Trained(model.network, updates(trainer.optimizer))

@@ -1,0 +1,1 @@
+from .._empty import __getattr__ as __getattr__

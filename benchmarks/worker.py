@@ -1,0 +1,91 @@
+"""One loop in a process of its own: `python worker.py PEER WORKLOAD` reads a line of JSON for each turn
+from standard input and answers with one.
+
+Frameworks change torch, Python and each other's globals, so none shares a process with another. While
+one has its turn the others wait in a read and take no time.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from clock import CLOCK
+from peers import PEERS, Trained
+from workloads import WORKLOADS, Workload
+
+FALLEN = 0.7  # of the untrained network's loss is what a turn must end below
+
+
+def turn(name: str, work: Workload, *, threads: int, defaults: bool, count: bool) -> dict[str, Any]:
+    """Train once, make sure that it was training, and say how many microseconds a step took."""
+    peer = PEERS[name]
+    train = getattr(importlib.import_module(f"peers.{peer.module}"), peer.function)
+    torch.set_num_threads(threads)
+    epoch = work.steps_per_epoch
+    # Calls are counted in the second epoch, away from its ends.
+    CLOCK.reset(range(epoch + 2, 2 * epoch - 2) if count else range(0))
+    gc.collect()
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        trained = train(work, defaults, Path(folder))
+    stamps = CLOCK.stamps
+    if len(stamps) != work.steps:
+        raise RuntimeError(f"{len(stamps)} steps began, expected {work.steps}")
+    timed = slice(epoch, epoch * (work.epochs - 1) + 1)  # without the first and the last epoch
+    gaps = [b - a for a, b in pairwise(stamps[timed])]
+    epochs = [b - a for a, b in pairwise(stamps[timed][::epoch])]
+    cpu = CLOCK.cpu[timed]
+    return {
+        "step": statistics.median(gaps) * 1e6,  # within epochs: most steps are not at an end
+        "epoch": statistics.median(epochs) / epoch * 1e6,  # what happens between epochs included
+        "cpu": (cpu[-1] - cpu[0]) / len(gaps) * 1e6,
+        "calls": CLOCK.calls / len(CLOCK.window) if count else None,
+        **judge(trained, work),
+    }
+
+
+def judge(trained: Trained, work: Workload) -> dict[str, Any]:
+    """The loss of what was trained; an error where the optimizer or the loss stood still."""
+    if trained.updates != work.steps:
+        raise RuntimeError(f"the optimizer made {trained.updates} updates, expected {work.steps}")
+    before, after = (work.loss(getattr(m, "eval", lambda m=m: m)()) for m in (work.network(), trained.model))
+    if not after < FALLEN * before:
+        raise RuntimeError(f"the loss was {before:.3f} untrained and is {after:.3f}: it did not train")
+    return {"loss": after}
+
+
+def own_output() -> TextIO:
+    """The pipe to the parent; whatever the framework prints goes nowhere."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    return answers
+
+
+def main() -> None:
+    name, workload = sys.argv[1:]
+    answers = own_output()
+    for line in sys.stdin:
+        try:
+            answer = turn(name, WORKLOADS[workload], **json.loads(line))
+        except Exception as error:
+            told = str(error).strip().splitlines() or [""]
+            answer = {"error": f"{type(error).__name__}: {told[0]}", "trace": traceback.format_exc()}
+        with suppress(BrokenPipeError):
+            print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What a run folder on disk records, read without torch and without trust in what it holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .config.load import read_yaml
+from .config.report import leaves
+from .errors import PegboardError
+from .nearest import nearest
+from .run import MetricsFile
+
+WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"
+
+
+class Recorded:
+    """A run folder as it stands on disk; files that are damaged or not there are noted."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not (self.path / "config.yaml").is_file():
+            raise PegboardError(_not_a_run(self.path))
+        self.notes: list[str] = []
+        self.config = dict(leaves(read_yaml(self.path / "config.yaml")))
+        self.origins = self._json("origins.json")
+        self.environment = self._json("environment.json")
+        self.summary = self._json("summary.json", quiet=True)  # an unfinished run has none
+
+    @property
+    def status(self) -> str:
+        return str(self.summary.get("status", "unfinished"))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"folder": str(self.path), "status": self.status, "rows": len(self.rows)}
+
+    def _json(self, name: str, quiet: bool = False) -> dict[str, Any]:
+        """A file of one object; {} where it is not there or damaged, which is noted."""
+        path = self.path / name
+        if not path.is_file():
+            if not quiet:
+                self.notes.append(f"{path} is not there, as in runs of older versions")
+            return {}
+        found = read_object(path)
+        if found is None:
+            self.notes.append(f"{path} is damaged, and left out")
+        return found or {}
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        path = self.path / "metrics.jsonl"
+        try:
+            rows = MetricsFile.read(path)
+        except (OSError, ValueError, RecursionError):
+            rows = []
+            self.notes.append(f"{path} is damaged, and left out")
+        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
+
+    @cached_property
+    def git_diff(self) -> str:
+        path = self.path / "git.diff"
+        if not path.is_file():
+            return "none"
+        data = path.read_bytes()
+        return f"{data.count(10)} lines in git.diff, sha256 {hashlib.sha256(data).hexdigest()[:12]}"
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A part of environment.json."""
+        found = self.environment.get(name)
+        return found if isinstance(found, dict) else {}
+
+    def checkpoints(self) -> dict[str, Checkpoint]:
+        """The whole checkpoints by name: best, last, and those of single steps."""
+        folder = self.path / "checkpoints"
+        places = [folder / "best", folder / "last", *sorted(folder.glob("step-*"))]
+        return {p.name: Checkpoint(p) for p in places if (p / WEIGHTS).is_file()}
+
+
+class Checkpoint:
+    """The weights of a run at a step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = (read_object(path / MANIFEST) if (path / MANIFEST).is_file() else None) or {}
+        self.step = self.manifest.get("step", "unknown")
+
+    @cached_property
+    def digest(self) -> str:
+        with (self.path / WEIGHTS).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    @cached_property
+    def tensors(self) -> str:
+        """A hash of the tensors alone: the order of remarks in the header of the file has no meaning."""
+        with (self.path / WEIGHTS).open("rb") as file:
+            try:
+                size = int.from_bytes(file.read(8), "little")
+                header = json.loads(file.read(min(size, 100 << 20)))
+                header.pop("__metadata__", None)
+            except (ValueError, RecursionError, AttributeError):
+                return self.digest  # no safetensors file at all
+            digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+            while block := file.read(1 << 20):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def __str__(self) -> str:
+        stated = self.manifest.get("sha256")
+        damaged = isinstance(stated, dict) and stated.get(WEIGHTS, self.digest) != self.digest
+        wrong = ", not the hash in its manifest" if damaged else ""
+        return f"step {self.step}, sha256 {self.digest[:12]}{wrong}"
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _not_a_run(path: Path) -> str:
+    if not path.exists():
+        inside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = [path.parent / name for name in nearest(path.name, inside)]
+        what = f"no run at {path}"
+    else:
+        around = [p for p in path.parents if p.name and (p / "config.yaml").is_file()]
+        runs = [path / "latest", *sorted(path.glob("*/latest"))] if path.is_dir() else []
+        near = [*around, *(p for p in runs if (p / "config.yaml").is_file())]
+        what = f"{path} is not a run folder: it has no config.yaml"
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"{what}{meant}\nruns stand in runs/<name>/<time>-<id>, the newest is runs/<name>/latest"

@@ -1,0 +1,125 @@
+"""A run that is interrupted anywhere and resumed ends as one that was not, for every part there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+from pegboard.registry import Entry
+from proofs import (
+    Config,
+    cut_and_resumed,
+    differences,
+    entries,
+    fields,
+    fitting,
+    name_of,
+    plain,
+    points,
+    toy_data,
+    tried,
+    whole,
+)
+
+pytestmark = pytest.mark.usefixtures("lean")
+
+KINDS = ("model", "regularizer", "optimizer", "schedule", "objective", "dataset")
+PARTS = [entry for kind in KINDS for entry in entries(kind)]
+MANY = 15
+
+
+def prove(config: Config, root: Path, count: int, turn: int = 0) -> int:
+    """Interrupt a run at some points, each in a run of its own; returns at how many."""
+    reference, events = whole(config, root / "whole")
+    chosen = points(events, count, turn)
+    for cut in chosen:
+        resumed = cut_and_resumed(config, root / f"cut-{cut}", cut)
+        where = f"interrupted at event {cut}, {events[cut]}, of {len(events)}"
+        assert differences(reference, resumed) == [], where
+    return len(chosen)
+
+
+@pytest.mark.parametrize("turn, entry", list(enumerate(PARTS)), ids=[name_of(entry) for entry in PARTS])
+def test_a_run_with_this_part_resumes_exactly(turn: int, entry: Entry, shelf: Path, tmp_path: Path) -> None:
+    prove(tried(entry, shelf), tmp_path, 2 if entry.part.kind in KINDS[:3] else 1, turn)
+
+
+def all_tricks(shelf: Path) -> Config:
+    """As many tricks of the registry at once as stand beside each other."""
+    chosen: dict[str, Any] = {}
+    for entry in entries("regularizer"):
+        more = {**chosen, entry.part.name: {"name": entry.qualified, **fields(entry, shelf)}}
+        try:
+            pegboard.plan(plain(regularizers=more))
+        except pegboard.PegboardError:
+            continue
+        chosen = more
+    return plain(regularizers=chosen)
+
+
+def test_all_tricks_together_resume_exactly_wherever_they_are_cut(shelf: Path, tmp_path: Path) -> None:
+    given = all_tricks(shelf)
+    assert len(given["regularizers"]) >= 5
+    assert prove(given, tmp_path, MANY) == MANY
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_read_ahead_by_workers_resumes_exactly(workers: int, shelf: Path, tmp_path: Path) -> None:
+    prove(streamed(shelf, workers), tmp_path, 3)
+
+
+def streamed(shelf: Path, workers: int) -> Config:
+    """A run over a table that is not held in memory."""
+    (hub,) = (entry for entry in entries("dataset") if entry.part.name == "hub")
+    data = {"name": "hub", **fields(hub, shelf), "batch_size": 4, "workers": workers, "memory": "never"}
+    return fitting("hub", [plain(data=data)])
+
+
+def test_a_difference_of_one_bit_is_seen(tmp_path: Path) -> None:
+    one, _ = whole(plain(), tmp_path / "one")
+    two, _ = whole(plain(optimizer={"name": "adam", "lr": 0.01 + 1e-9}), tmp_path / "two")
+    assert any("weights" in text for text in differences(one, two))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("entry", PARTS, ids=[name_of(entry) for entry in PARTS])
+def test_a_run_with_this_part_resumes_exactly_at_15_points(
+    entry: Entry, shelf: Path, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    count = prove(tried(entry, shelf), tmp_path, MANY)
+    show(f"exact resume at {count} points, a run for each {entry.part.kind}")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_read_ahead_by_workers_resumes_exactly_at_15_points(
+    workers: int, shelf: Path, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    count = prove(streamed(shelf, workers), tmp_path, MANY)
+    show(f"exact resume at {count} points, data streamed with {workers} workers")
+
+
+TRICKS = entries("regularizer")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("model", entries("model"), ids=name_of)
+@pytest.mark.parametrize("trick", TRICKS, ids=name_of)
+def test_this_trick_on_this_model_resumes_exactly_at_15_points(
+    model: Entry, trick: Entry, shelf: Path, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    nodes = {
+        "model": {"name": model.qualified, **fields(model, shelf)},
+        "regularizers": {trick.part.name: {"name": trick.qualified, **fields(trick, shelf)}},
+    }
+    try:
+        given = fitting("", (plain(data=data, **nodes) for data in toy_data()))
+    except AssertionError as refused:  # with a reason; that each part trains somewhere is shown above
+        assert trick.part.name in str(refused) or model.part.name in str(refused)
+        show("exact resume, pair of model and trick that the planner refuses with a reason")
+        return
+    count = prove(given, tmp_path, MANY)
+    show(f"exact resume at {count} points, pair of model and trick")

@@ -1,0 +1,64 @@
+"""SIGTERM and Ctrl-C end a command in good order; a second Ctrl-C ends it at once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import kills
+import pegboard
+import pytest
+import yaml
+from proofs import differences
+from sessions import ended, journal_reaches, started
+
+
+def prepare(folder: Path, **journal: Any) -> None:
+    given = {**kills.CONFIG, "plugins": {"local": kills.LOCAL}}
+    given["regularizers"] = {**kills.CONFIG["regularizers"], "journal": journal}
+    given["trainer"] = {**kills.CONFIG["trainer"], "save_every": 10}
+    (folder / "config.yaml").write_text(yaml.safe_dump(given))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    prepare(tmp_path, pause=0.02)
+    process = started(["train", "config.yaml", "--quiet"], tmp_path)
+    journal_reaches(tmp_path, 7)
+    sent = time.monotonic()
+    process.send_signal(number)
+    found, said = ended(process)
+    assert (found, time.monotonic() - sent < 20) == (code, True)
+    run = kills.run_folder(tmp_path)
+    assert run is not None
+    made = kills.journal(tmp_path)[-1][1]
+    (line,) = said.splitlines()
+    expected = f"stopped by a signal after step {made}, saved; go on with: pegboard resume"
+    assert line.startswith(expected)
+    assert kills.newest(run) == made
+    assert pegboard.Run(run).status == "interrupted"
+    resumed = pegboard.resume(run, quiet=True, local=kills.LOCAL)
+    prepare(tmp_path)  # without the pauses, which change nothing
+    whole = pegboard.train(tmp_path / "config.yaml", f"regularizers.journal.path={tmp_path}/whole.txt",
+                           root=tmp_path / "whole", quiet=True)  # fmt: skip
+    assert differences(whole.folder, resumed.folder) == []
+
+
+def test_a_second_interrupt_leaves_at_once_with_the_last_checkpoint_whole(tmp_path: Path) -> None:
+    prepare(tmp_path, stall_at=15, stall=60.0)
+    process = started(["train", "config.yaml", "--quiet"], tmp_path)
+    journal_reaches(tmp_path, 15)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert process.poll() is None  # it waits for the update to end
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process, 20)
+    assert code == 130
+    assert said.strip() == "left at once; the last checkpoint is whole"
+    run = kills.run_folder(tmp_path)
+    assert run is not None
+    assert kills.newest(run) == 10

@@ -1,0 +1,37 @@
+"""Commands in processes of their own, to be sent signals."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def started(words: list[str], folder: Path) -> subprocess.Popen[str]:
+    """The command line in a process of its own."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "pegboard", *words],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
+    """Its exit code and what it said on standard error."""
+    _, said = process.communicate(timeout=seconds)
+    return process.returncode, said
+
+
+def journal_reaches(folder: Path, step: int, seconds: float = 120) -> None:
+    """Wait until a process has made so many updates."""
+    end, path = time.monotonic() + seconds, folder / "journal.txt"
+    while not path.exists() or len(path.read_text().splitlines()) < step:
+        if time.monotonic() > end:
+            raise TimeoutError(f"no {step} updates in {folder} after {seconds} s")
+        time.sleep(0.01)
