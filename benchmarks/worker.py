@@ -59,7 +59,7 @@ def judge(trained: Trained, work: Workload) -> dict[str, Any]:
     """The loss of what was trained; an error where the optimizer or the loss stood still."""
     if trained.updates != work.steps:
         raise RuntimeError(f"the optimizer made {trained.updates} updates, expected {work.steps}")
-    before, after = (work.loss(getattr(m, "eval", lambda m=m: m)()) for m in (work.network(), trained.model))
+    before, after = work.loss(work.network().eval()), work.loss(trained.model.eval())
     if not after < FALLEN * before:
         raise RuntimeError(f"the loss was {before:.3f} untrained and is {after:.3f}: it did not train")
     return {"loss": after}

@@ -54,7 +54,7 @@ class Workload:
         """Updates of one turn."""
         return self.steps_per_epoch * self.epochs
 
-    def loss(self, model: Callable[[Tensor], Tensor], rows: int = 512) -> float:
+    def loss(self, model: nn.Module, rows: int = 512) -> float:
         """The loss on some of the training data, to see that a framework really trained."""
         x, y = self.data()
         with torch.no_grad():

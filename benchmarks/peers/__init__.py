@@ -7,13 +7,12 @@ With `defaults` on, the framework is given only model, data, optimizer, number o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from workloads import Workload
 
@@ -22,7 +21,7 @@ from workloads import Workload
 class Trained:
     """What a turn left: the model, to measure its loss, and how many updates its optimizer counted."""
 
-    model: Callable[[Tensor], Tensor]
+    model: nn.Module
     updates: int
 
 
@@ -62,7 +61,7 @@ def loader(work: Workload) -> DataLoader[Any]:
     return DataLoader(TensorDataset(*work.data()), work.batch, shuffle=True, drop_last=True)
 
 
-def adam(work: Workload, model: torch.nn.Module, **options: Any) -> torch.optim.Optimizer:
+def adam(work: Workload, model: nn.Module, **options: Any) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), work.lr, **options)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from workloads import Workload
 
@@ -45,5 +45,4 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
         accelerator="cpu", devices=1, max_epochs=work.epochs, default_root_dir=folder, **options
     )
     trainer.fit(module, loader(work))
-    network: nn.Module = module.network
-    return Trained(network, updates(trainer.optimizers[0]))
+    return Trained(module.network, updates(trainer.optimizers[0]))

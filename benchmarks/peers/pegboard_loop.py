@@ -60,5 +60,4 @@ def train_steady(work: Workload, defaults: bool, folder: Path) -> Trained:
         loop.progress.epoch, loop.progress.position = epoch, 0
         while loop.progress.position < len(groups):
             loop.span(groups, len(groups))
-    assembly.model.eval()
     return Trained(assembly.model, updates(assembly.kits[0].optimizer))
