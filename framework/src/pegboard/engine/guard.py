@@ -10,7 +10,7 @@ only where it is not begun: there the step waits for the answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -80,6 +80,3 @@ class Guard:
     def good_updates(self) -> int | None:
         """How many updates since `base` came before one that the device refused; None while all is well."""
         return None if self.reads or not bool(self.found) else int(self.clean)
-
-    def state(self) -> dict[str, Any]:
-        return {"skipped": self.skipped}
