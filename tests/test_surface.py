@@ -22,7 +22,7 @@ SOURCES = sorted(CORE.rglob("*.py"))
 PUBLIC = """
 Batch Classes Context DataSpec Dataset Facts Ge Gt Image Labels Le Length Lt Matches Metric Model Objective
 ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Regularizer Resident Role Run RunInfo
-Schedule Series Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart Trick Values Vector
+Schedule Series Site Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart Trick Values Vector
 __version__ hookimpl load plan resume train
 """.split()
 

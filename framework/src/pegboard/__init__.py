@@ -40,6 +40,7 @@ from .parts import (
     Regularizer,
     Role,
     Schedule,
+    Site,
     TrackerPart,
 )
 from .regularizer import Stop, Trick
@@ -95,6 +96,7 @@ __all__ = [
     "RunInfo",
     "Schedule",
     "Series",
+    "Site",
     "Source",
     "Spec",
     "Splits",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from .specs import DataSpec, Spec
 
@@ -71,6 +71,13 @@ class Matches:
 
     pattern: str
     shown: str
+
+
+# Where pegs may be in a model; a plugin's own has a prefix.
+SITES = ("input", "embedding", "affine", "hidden", "attention", "residual", "pooled", "logits")
+Site = Annotated[
+    str, Matches(rf"{'|'.join(SITES)}|[\w-]+:[\w-]+", f"{', '.join(SITES)}, or a plugin's own (acme:x)")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +201,11 @@ class Role:
 
 @dataclass(frozen=True)
 class Regularizer(Part[C, "Trick"]):
-    """Builds a `Trick`. `stages` names every method the trick overrides, and its role there."""
+    """Builds a `Trick`. `stages` names every method the trick overrides, and its role there.
+
+    A trick that hangs modules says on which pegs in a field `sites: tuple[Site, ...]` of its config: from it
+    the core knows, before anything is built, which tricks meet and whether the model has such pegs.
+    """
 
     kind: ClassVar[str] = "regularizer"
     reserved: ClassVar[frozenset[str]] = frozenset({"name", "players"})

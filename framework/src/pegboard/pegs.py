@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-SITES = ("input", "embedding", "affine", "hidden", "attention", "residual", "pooled", "logits")
+from .parts import SITES
+
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _AFFINE = (nn.Linear, *_CONVOLUTIONS)
 

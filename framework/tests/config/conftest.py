@@ -175,11 +175,8 @@ def build(config: Any, context: Any) -> Any:
 
 
 def rule(config: Drop, facts: Facts) -> Iterable[Problem]:
-    pegs = facts.model.pegs if facts.model else ()
-    if pegs and not set(pegs) & set(config.sites):
-        yield Problem(
-            "nothing to hang on", field="sites", expected=f"some of {', '.join(pegs)}", hint="change sites"
-        )
+    if config.p > 0.9 and facts.model is not None:
+        yield Problem("drops nearly everything", field="p", expected="at most 0.9", hint="lower p")
 
 
 def explode(*_: Any) -> Any:

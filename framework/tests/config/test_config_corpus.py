@@ -239,8 +239,9 @@ WRONG = [
         "9:17",
         "regularizers.drop.sites",
         "",
-        "some of input, hidden",
+        "at least one of input, hidden",
     ),
+    ("  drop: {p: 0.2}", "  drop: {p: 0.95}", "9:13", "regularizers.drop.p", "", "at most 0.9"),
     (
         "  drop: {p: 0.2}",
         "  d: {name: drop}\n  drop: {}",

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Context, Facts, Model, Peg, PegboardError, Trick
+from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.pegs import find, infer
-from pegboard_batchnorm import BatchNorm, build, check, pegboard_regularizers
+from pegboard_batchnorm import BatchNorm, build, pegboard_regularizers
 from torch import nn
 
 Make = Callable[..., nn.Sequential]
@@ -157,20 +157,6 @@ def test_a_batch_of_one_says_what_to_do(mlp: Make, hang: Hang) -> None:
 def test_refuses_a_peg_without_features() -> None:
     with pytest.raises(PegboardError, match=r"'NHLL' has no feature axis"):
         build(BatchNorm(sites=("attention",)), Context()).hang(Peg("attention", 4, "NHLL"))
-
-
-def test_check_names_the_sites_the_model_has() -> None:
-    class Config:
-        """A model."""
-
-    def facts(*pegs: str) -> Facts:
-        return Facts(model=Model("linear", Config, lambda c, x: nn.Identity(), pegs=pegs))
-
-    (problem,) = check(BatchNorm(), facts("input", "logits"))
-    assert "affine" in problem.message and "linear" in problem.message
-    assert (problem.field, problem.expected) == ("sites", "at least one of input, logits")
-    assert not list(check(BatchNorm(sites=("affine", "input")), facts("input", "logits")))
-    assert not list(check(BatchNorm(), facts())) and not list(check(BatchNorm(), Facts()))
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Context, Facts, Model, Peg, PegboardError, Trick
+from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.pegs import find, infer
-from pegboard_dropout import Dropout, build, check, pegboard_regularizers
+from pegboard_dropout import Dropout, build, pegboard_regularizers
 from pegboard_dropout.trick import FeatureDropout
 from torch import nn
 
@@ -139,20 +139,6 @@ def test_feature_form_refuses_a_peg_without_features() -> None:
     with pytest.raises(PegboardError, match=r"'NHLL'.*has no feature axis.*form: element"):
         build(config, Context()).hang(peg)
     assert build(Dropout(sites=("attention",)), Context()).hang(peg) is not None
-
-
-def test_check_names_the_sites_the_model_has() -> None:
-    class Config:
-        """A model."""
-
-    def facts(*pegs: str) -> Facts:
-        return Facts(model=Model("linear", Config, lambda c, x: nn.Identity(), pegs=pegs))
-
-    (problem,) = check(Dropout(), facts("input", "logits"))
-    assert "hidden" in problem.message and "linear" in problem.message
-    assert (problem.field, problem.expected) == ("sites", "at least one of input, logits")
-    assert not list(check(Dropout(sites=("hidden", "input")), facts("input", "logits")))
-    assert not list(check(Dropout(), facts())) and not list(check(Dropout(), Facts()))
 
 
 def count_calls(run: Callable[[], object]) -> int:

@@ -121,6 +121,15 @@ def fit_tricks(
     _, problems = order(uses, sites)
     for problem in problems:
         yield _mistake(problem, f"regularizers.{problem.field}", at_key=True)
+    for key, use in uses.items():
+        wanted = getattr(use.config, "sites", ())
+        if model and sites and wanted and set(use.part.stages) == {"hang"} and not set(wanted) & set(sites):
+            yield Mistake(
+                path=f"regularizers.{key}.sites",
+                message=f"{key} hangs on {listed(wanted)}, where the {model.what} has no pegs",
+                expected=f"at least one of {listed(sites)}",
+                hint=f"set sites: [{sites[-1]}]",
+            )
 
 
 def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mistake]:

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pegboard import Context, Facts, Gt, Le, Length, Matches, Problem, Regularizer, Trick, hookimpl
-
-Site = Annotated[
-    str,
-    Matches(
-        r"input|embedding|affine|hidden|attention|residual|pooled|logits|[\w-]+:[\w-]+",
-        "input, embedding, affine, hidden, attention, residual, pooled, logits, or a plugin's own (acme:x)",
-    ),
-]
+from pegboard import Context, Gt, Le, Length, Regularizer, Site, Trick, hookimpl
 
 
 @dataclass(frozen=True)
@@ -31,17 +22,6 @@ class BatchNorm:
     sites: Annotated[tuple[Site, ...], Length(1)] = ("affine",)  # pegs it hangs on
 
 
-def check(config: BatchNorm, facts: Facts) -> Iterator[Problem]:
-    pegs = facts.model.pegs if facts.model else ()
-    if facts.model and pegs and not set(pegs).intersection(config.sites):
-        yield Problem(
-            f"batchnorm hangs on {', '.join(config.sites)}, where the model {facts.model.name!r} has no pegs",
-            field="sites",
-            expected=f"at least one of {', '.join(pegs)}",
-            hint=f"set sites: [{pegs[0]}]",
-        )
-
-
 def build(config: BatchNorm, context: Context) -> Trick:
     from .trick import BatchNormTrick
 
@@ -50,4 +30,4 @@ def build(config: BatchNorm, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[BatchNorm]]:
-    return [Regularizer("batchnorm", BatchNorm, build, check=check, stages={"hang": "normalize"})]
+    return [Regularizer("batchnorm", BatchNorm, build, stages={"hang": "normalize"})]

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Context, Facts, Ge, Length, Lt, Matches, Problem, Regularizer, Trick, hookimpl
-
-Site = Annotated[
-    str,
-    Matches(
-        r"input|embedding|affine|hidden|attention|residual|pooled|logits|[\w-]+:[\w-]+",
-        "input, embedding, affine, hidden, attention, residual, pooled, logits, or a plugin's own (acme:x)",
-    ),
-]
+from pegboard import Context, Ge, Length, Lt, Regularizer, Site, Trick, hookimpl
 
 
 @dataclass(frozen=True)
@@ -30,17 +21,6 @@ class Dropout:
     form: Literal["element", "feature"] = "element"  # drop single numbers, or whole features of a sample
 
 
-def check(config: Dropout, facts: Facts) -> Iterator[Problem]:
-    pegs = facts.model.pegs if facts.model else ()
-    if facts.model and pegs and not set(pegs).intersection(config.sites):
-        yield Problem(
-            f"dropout hangs on {', '.join(config.sites)}, where the model {facts.model.name!r} has no pegs",
-            field="sites",
-            expected=f"at least one of {', '.join(pegs)}",
-            hint=f"set sites: [{pegs[-1]}]",
-        )
-
-
 def build(config: Dropout, context: Context) -> Trick:
     from .trick import DropoutTrick
 
@@ -49,6 +29,4 @@ def build(config: Dropout, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Dropout]]:
-    return [
-        Regularizer("dropout", Dropout, build, check=check, stages={"hang": "drop"}, after=("batchnorm",))
-    ]
+    return [Regularizer("dropout", Dropout, build, stages={"hang": "drop"}, after=("batchnorm",))]
