@@ -25,7 +25,11 @@ class Batch(NamedTuple):
 
 
 class Source(Protocol):
-    """The samples of one split."""
+    """The samples of one split.
+
+    A source that reads from disk may also have `begin(order, workers, epoch)`, called before each epoch with
+    the numbers of the batches to come, and `close()`, called at the end of the run.
+    """
 
     def __len__(self) -> int:
         """How many samples there are."""
