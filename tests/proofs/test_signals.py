@@ -24,7 +24,7 @@ def prepare(folder: Path, **journal: Any) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
-    number: signal.Signals, code: int, tmp_path: Path
+    number: signal.Signals, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare(tmp_path, pause=0.02)
     process = started(["train", "config.yaml", "--quiet"], tmp_path)
@@ -41,6 +41,7 @@ def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert line.startswith(expected)
     assert kills.newest(run) == made
     assert pegboard.Run(run).status == "interrupted"
+    monkeypatch.chdir(tmp_path)  # the journal is written where a run is started
     resumed = pegboard.resume(run, quiet=True, local=kills.LOCAL)
     prepare(tmp_path)  # without the pauses, which change nothing
     whole = pegboard.train(tmp_path / "config.yaml", f"regularizers.journal.path={tmp_path}/whole.txt",
