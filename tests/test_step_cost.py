@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pegboard
 import pytest
 import torch
+from calls import count_calls
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
@@ -26,22 +25,6 @@ TRICKS: dict[str, dict[str, Any]] = {
     "label_smoothing": {"epsilon": 0.1},
     "distillation": {"teacher": "zoo:digits/mlp"},
 }
-
-
-def count(run: Callable[[], object], inside: str = "") -> int:
-    """Python calls made while running; only of code in the folder `inside`, where one is given."""
-    total = 0
-
-    def profile(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal total
-        total += event == "call" and frame.f_code.co_filename.startswith(inside)
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return total
 
 
 def loop_of(tmp_path: Path, **nodes: Any) -> Loop:
@@ -72,7 +55,7 @@ def per_step(loop: Loop, inside: str = "") -> float:
     def none() -> None:
         loop.span(groups, loop.progress.position)
 
-    return (count(ten, inside) - count(none, inside)) / 10
+    return (count_calls(ten, inside) - count_calls(none, inside)) / 10
 
 
 def by_hand(loop: Loop) -> float:
@@ -90,7 +73,7 @@ def by_hand(loop: Loop) -> float:
             optimizer.step()
 
     run(order[:3])
-    return (count(lambda: run(order[3:13])) - count(lambda: run([]))) / 10
+    return (count_calls(lambda: run(order[3:13])) - count_calls(lambda: run([]))) / 10
 
 
 def test_a_step_without_tricks_makes_at_most_20_calls_more_than_a_hand_written_one(tmp_path: Path) -> None:

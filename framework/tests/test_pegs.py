@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Callable
 
 import pytest
 import torch
+from calls import count_calls
 from pegboard import Peg
 from pegboard.pegs import find, infer
 from torch import Tensor, nn
@@ -23,27 +22,11 @@ class Add(nn.Module):
         return x + self.amount
 
 
-def calls(run: Callable[[], object]) -> int:
-    """Python calls made while running."""
-    count = 0
-
-    def profile(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 def test_an_empty_peg_returns_its_input_at_the_cost_of_one_call() -> None:
     x, with_pegs = torch.ones(2, 3), nn.Sequential(Peg("hidden", 3), Peg("affine", 3))
     without = nn.Sequential()
     assert with_pegs(x) is x
-    assert calls(lambda: with_pegs(x)) - calls(lambda: without(x)) == 2
+    assert count_calls(lambda: with_pegs(x)) - count_calls(lambda: without(x)) == 2
     assert not with_pegs.state_dict()
 
 

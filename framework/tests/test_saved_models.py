@@ -171,3 +171,16 @@ def test_resuming_a_finished_run_changes_nothing(run: pegboard.Run) -> None:
     before = run.history
     again = pegboard.resume(run, quiet=True)
     assert again.history == before
+
+
+def test_what_fits_is_loaded_when_asked_for(run: pegboard.Run) -> None:
+    path = run.folder / "config.yaml"
+    path.write_text(path.read_text().replace("width: 8", "width: 9"))
+    with pytest.raises(PegboardError, match=r"wrong shape: 1.weight \(8, 2\), expected \(9, 2\)"):
+        pegboard.load(run)
+    loaded, trained = (
+        pegboard.load(run, strict=False),
+        checkpoint.read_weights(run.folder / "checkpoints" / "best" / checkpoint.WEIGHTS),
+    )
+    assert torch.equal(loaded.state_dict()["5.bias"], trained["5.bias"])
+    assert loaded.state_dict()["1.weight"].shape == (9, 2)

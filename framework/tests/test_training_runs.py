@@ -7,7 +7,6 @@ import json
 import math
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pegboard
 import pytest
 import torch
 import yaml
+from calls import count_calls
 from pegboard import PegboardError
 from pegboard.config.check import check
 from pegboard.data import epoch_order
@@ -339,21 +339,6 @@ def test_a_tracker_that_fails_is_switched_off_and_the_run_goes_on(
     assert capsys.readouterr().err.count("tracker bad failed and is switched off") == 1
     assert (tmp_path / "good").read_text().count("log") == len(run.history)
     assert (tmp_path / "bad").read_text() == "start\ncheckpoint\n"
-
-
-def count_calls(run: Callable[[], object]) -> int:
-    count = 0
-
-    def profile(frame: object, event: str, arg: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def _loop(config: dict[str, Any], root: Path) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pegboard.config.check import ConfigError, check, choose_objective, refine
+from pegboard.config.check import ConfigError, check, refine
 from pegboard.config.load import load
 from pegboard.parts import Dataset, Model, ObjectivePart, Optimizer, Problem, Regularizer
 from pegboard.registry import Plugin, Registry
@@ -177,7 +177,7 @@ def test_what_waits_for_the_data_is_checked_once_it_is_read(accept: Callable[...
     settings = accept(with_(data={"name": "table", "path": "x"}, regularizers={"soften": {}}))
     assert settings.spec is None and settings.objective is None and "objective" not in settings.plain
     spec = DataSpec((Image(1, 4, 4),), Classes(2))
-    assert choose_objective(settings, spec).entry.part.name == "entropy"
+    assert refine(settings, spec).objective.entry.part.name == "entropy"
     refined = refine(settings, spec)
     assert refined.spec == spec and refined.plain["objective"] == {"name": "entropy"}
     assert refined.regularizers == settings.regularizers

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from calls import count_calls
 from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.pegs import find, infer
 from pegboard_batchnorm import BatchNorm, build, pegboard_regularizers
@@ -174,21 +175,6 @@ def test_trains_in_half_precision_with_statistics_in_full(hang: Hang) -> None:
     hang(peg, BatchNorm(momentum=None))
     assert peg(torch.randn(8, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
     assert {b.dtype for b in peg.buffers()} == {torch.float32, torch.int64}
-
-
-def count_calls(run: Callable[[], object]) -> int:
-    count = 0
-
-    def profile(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def test_costs_no_more_python_calls_than_the_module_of_torch(hang: Hang) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from calls import count_calls
 from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.pegs import find, infer
 from pegboard_dropout import Dropout, build, pegboard_regularizers
@@ -139,21 +140,6 @@ def test_feature_form_refuses_a_peg_without_features() -> None:
     with pytest.raises(PegboardError, match=r"'NHLL'.*has no feature axis.*form: element"):
         build(config, Context()).hang(peg)
     assert build(Dropout(sites=("attention",)), Context()).hang(peg) is not None
-
-
-def count_calls(run: Callable[[], object]) -> int:
-    count = 0
-
-    def profile(frame: object, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize(("form", "layout", "body"), [("element", "NC", 0), ("feature", "NLC", 2)])

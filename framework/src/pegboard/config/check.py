@@ -20,7 +20,7 @@ from ..specs import DataSpec
 from . import fit
 from .load import Loaded, Source, load, locate
 from .merge import KEYED, merge, part_at
-from .nodes import Chosen, Plugins, Settings, Trainer
+from .nodes import Plugins, Settings, Trainer
 from .places import TOP, relocate
 from .read import bare, wrap
 from .report import ConfigError, Mistake, join, listed, shown
@@ -28,7 +28,7 @@ from .sections import Parts, Read, as_node
 from .settle import Whole, settle
 from .typed import About, build, convert
 
-__all__ = ["ConfigError", "check", "choose_objective", "refine"]
+__all__ = ["ConfigError", "check", "refine"]
 
 SEED = Annotated[int, Ge(0)]
 RUN_NAME = Annotated[
@@ -69,13 +69,6 @@ def refine(settings: Settings, spec: DataSpec) -> Settings:
         raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
     assert refined is not None
     return refined
-
-
-def choose_objective(settings: Settings, spec: DataSpec) -> Chosen:
-    """The objective for the target of data that was read, where the config names none."""
-    objective = refine(settings, spec).objective
-    assert objective is not None
-    return objective
 
 
 class _Checker:
