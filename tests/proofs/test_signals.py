@@ -29,10 +29,9 @@ def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     prepare(tmp_path, pause=0.02)
     process = started(["train", "config.yaml", "--quiet"], tmp_path)
     journal_reaches(tmp_path, 7)
-    sent = time.monotonic()
     process.send_signal(number)
     found, said = ended(process)
-    assert (found, time.monotonic() - sent < 20) == (code, True)
+    assert found == code
     run = kills.run_folder(tmp_path)
     assert run is not None
     made = kills.journal(tmp_path)[-1][1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -233,20 +232,16 @@ def test_the_schema_takes_a_right_config_and_refuses_a_wrong_one(registry: Any) 
 
 
 @pytest.mark.parametrize("words", [["check", "cfg.yaml"], ["show"], ["schema"], ["check", "--help"]])
-def test_these_commands_import_neither_torch_nor_numpy_and_are_quick(folder: Path, words: list[str]) -> None:
+def test_these_commands_import_neither_torch_nor_numpy_and_little_else(
+    folder: Path, words: list[str]
+) -> None:
     code = (
         "import sys; from pegboard.cli import main\n"
         f"try: status = main({words!r})\n"
         "except SystemExit as stop: status = stop.code\n"
         "heavy = {'torch', 'numpy', 'omegaconf', 'matplotlib'} & set(sys.modules)\n"
+        "if len(sys.modules) > 400: heavy.add(f'{len(sys.modules)} modules')\n"
         "sys.exit(status or (f'imported {heavy}' if heavy else 0))\n"
     )
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
-        seconds.append(time.perf_counter() - started)
-        assert done.returncode == 0, done.stderr
-        if seconds[-1] < 1:
-            break
-    assert min(seconds) < 1  # the best of three, as other work may share the machine
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

