@@ -28,9 +28,9 @@ __version__ hookimpl load plan resume train
 
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
-version errors nearest rng specs parts contracts hookspecs registry regularizer config pegs data planning
-engine report explain run zoo loading provenance recorded compare training inference api cli testing scaffold
-__main__
+version errors nearest rng specs parts contracts hookspecs hook_checks registry regularizer config pegs data
+planning engine report explain run zoo loading provenance recorded compare training inference api cli testing
+scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.

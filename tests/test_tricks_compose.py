@@ -12,8 +12,11 @@ import pegboard
 import pytest
 import torch
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning import Assembly, Plan, assemble, make_plan
+from torch import nn
 from torch.nn import functional
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 Config = Callable[..., dict[str, Any]]
 
@@ -190,6 +193,59 @@ def test_the_printed_trace_is_that_of_a_real_step(teacher: str, stranger: dict[s
         assert on_meta == real
         assert all(event in plan.explain() for event in on_meta)
         assert sum("batchnorm" in event for event in real) == 1
+
+
+def test_the_printed_trace_is_that_of_a_run(
+    teacher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recorded from outside: by methods of tricks, modules that hang, autograd and the optimizer."""
+    given = config(regularizers=tricks(teacher, STRENGTHS), trainer={"steps": 1, "device": "cpu"})
+    printed = pegboard.plan(given).trace("meta")
+    events: list[str] = []
+    hung: dict[int, str] = {}
+    linked, backward = Assembly.linked, torch.Tensor.backward
+
+    def told(event: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: (events.append(event), call(*args, **options))[1]
+
+    def watched(self: Assembly, stage: str, player: str) -> list[tuple[str, Callable[..., Any]]]:
+        for name, peg, keys in self.hung:
+            hung.update({id(peg.get_submodule(key)): f"  {name} {key}" for key in keys})
+        return [(key, told(f"{stage} {key}", method)) for key, method in linked(self, stage, player)]
+
+    def called(module: nn.Module, args: Any) -> None:
+        if module.training and id(module) in hung:
+            events.append(hung[id(module)])
+
+    monkeypatch.setattr(Plan, "explain", lambda plan: "")  # which makes a step of its own
+    monkeypatch.setattr(Assembly, "linked", watched)
+    monkeypatch.setattr(torch.Tensor, "backward", told("backward", backward))
+    handles: list[Any] = [
+        register_module_forward_pre_hook(called),
+        register_optimizer_step_pre_hook(lambda *args: events.append("update")),
+    ]
+    try:
+        pegboard.train(given, root=tmp_path, quiet=True)
+    finally:
+        for handle in handles:
+            handle.remove()
+    in_a_step = [event for event in events if not event.startswith(("edit_groups", "after_eval"))]
+    assert in_a_step == [event for event in printed if not event.startswith("forward and loss")]
+    assert {event.split()[1] for event in in_a_step if " " in event} == STRENGTHS.keys() - {"weight_decay"}
+
+
+def test_the_trace_holds_every_batch_of_an_update() -> None:
+    plan = pegboard.plan(config(regularizers={"label_smoothing": {}}, trainer={"steps": 2, "accumulate": 3}))
+    batch = ["edit_target label_smoothing", "forward and loss of model", "backward"]
+    assert plan.trace("meta") == plan.trace("cpu") == [*batch * 3, "update"]
+
+
+def test_explain_counts_the_memory_of_the_optimizer() -> None:
+    plain, adaptive = (
+        pegboard.plan(config(optimizer={"name": name, "lr": 0.1})).explain() for name in ("sgd", "adam")
+    )
+    assert "weights 4.73 KiB" in plain and "optimizer 0 B" in plain  # 1210 numbers of 4 bytes
+    assert "optimizer 9.47 KiB" in adaptive  # two for each, and a count for each tensor
 
 
 def test_the_meta_step_of_explain_needs_no_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,10 @@ def test_explain_reads_the_data_only_where_it_must(cfg: str, capsys: Capture) ->
         (["zoo", "show", "digits/nothing-like-it"], "no recipe 'digits/nothing-like-it'"),
         (["eval", "zoo:digits/nothing-like-it"], "no recipe"),
         (["train", "cfg.yaml", "--rot", "x"], "unrecognized arguments"),
+        (["check"], "the following arguments are required: config\n"),
+        (["zoo", "record", "any", "--seeds", "0"], "found '0', expected a whole number of at least 1"),
+        (["show", "--local", "missing.py"], "missing.py did not load (import)"),
+        (["schema", "--local", "missing.py"], "missing.py did not load (import)"),
     ],
 )
 def test_mistakes_are_one_message_without_a_traceback(
@@ -109,6 +113,19 @@ def test_mistakes_are_one_message_without_a_traceback(
     err = capsys.readouterr().err
     assert code == 2
     assert message in err and "Traceback" not in err
+
+
+def test_a_model_too_large_for_memory_is_told(
+    cfg: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.\nmore"
+        )
+
+    monkeypatch.setattr("pegboard.planning.make_plan", full)
+    assert main(["explain", cfg]) == 2
+    assert capsys.readouterr().err.splitlines()[0].startswith("out of memory: DefaultCPUAllocator")
 
 
 def test_a_split_that_is_not_there_is_an_error(cfg: str, capsys: Capture) -> None:

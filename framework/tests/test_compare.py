@@ -1,83 +1,30 @@
-"""What a run folder records of its making, and how `pegboard compare` finds what differs."""
+"""How `pegboard compare` finds what differs between two runs, and what it says of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pegboard
 import pytest
-import torch
 import yaml
-from pegboard import provenance
 from pegboard.cli import main
 from pegboard.compare import compare, histories, same
-from pegboard.config.check import check
-from pegboard.contracts import Splits
-from pegboard.data import Resident
-from pegboard.specs import Classes, DataSpec, Vector
 
 TOY = Path(__file__).with_name("toy.py")
-BASE = {
-    "seed": 3,
-    "data": {"name": "points", "batch_size": 16},
-    "optimizer": {"name": "plain", "lr": 0.1},
-    "trainer": {"epochs": 3, "device": "cpu", "log_every": 1, "threads": 1},
-}
-CONFIG = {
-    "extends": "base.yaml",
-    "model": {"name": "net"},
-    "objective": {"name": "guess"},
-    "plugins": {"local": [str(TOY)]},
-}
 Capture = pytest.CaptureFixture[str]
 Train = Callable[..., Path]
 
 
-def write(folder: Path) -> None:
-    for name, node in (("base", BASE), ("cfg", CONFIG)):
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(node, sort_keys=False))
-
-
-@pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that others are compared with."""
-    folder = tmp_path_factory.mktemp("first")
-    write(folder)
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        return pegboard.train("cfg.yaml", root=folder / "runs", quiet=True).folder
-    finally:
-        os.chdir(before)
-
-
 @pytest.fixture
 def again(first: Path, tmp_path: Path) -> Path:
-    """A copy of that run, to plant a difference in."""
+    """A copy of the first run, to plant a difference in."""
     return Path(shutil.copytree(first, tmp_path / "runs" / "cfg" / "again", symlinks=True))
-
-
-@pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Train the config of the first run with other words, or over another base."""
-    write(tmp_path)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str, base: str = "") -> Path:
-        if base:
-            Path("base.yaml").write_text(base)
-        return pegboard.train("cfg.yaml", *words, root="runs", quiet=True).folder
-
-    return run
 
 
 def told(a: Path, b: Path, capsys: Capture) -> tuple[int, str, dict[str, Any]]:
@@ -144,8 +91,9 @@ def test_learning_rate_of_the_command_line_is_named(first: Path, train: Train, c
 
 
 def test_batch_size_of_an_extended_file_is_named(first: Path, train: Train, capsys: Capture) -> None:
-    base = yaml.safe_dump(BASE, sort_keys=False).replace("batch_size: 16", "batch_size: 8")
-    code, screen, found = told(first, train(base="# smaller\n" + base), capsys)
+    base = Path("base.yaml")
+    base.write_text("# smaller\n" + base.read_text().replace("batch_size: 16", "batch_size: 8"))
+    code, screen, found = told(first, train(), capsys)
     assert code == 1
     [size] = found["config"]
     assert (size["path"], size["a"], size["b"]) == ("data.batch_size", 16, 8)
@@ -200,6 +148,20 @@ def test_other_data_is_named(first: Path, again: Path, capsys: Capture) -> None:
     assert "likely cause: data (fingerprint)" in screen
 
 
+def test_what_a_data_set_notes_besides_its_fingerprint_does_not_decide(
+    first: Path, again: Path, capsys: Capture
+) -> None:
+    edit(again / "environment.json", lambda e: e["data"]["samples"].update(train=65))
+    code, _, found = told(first, again, capsys)
+    assert code == 0 and found["data"] == [{"path": "samples.train", "a": 64, "b": 65}]
+    for run in (first, again):
+        edit(run / "environment.json", lambda e: e["data"].pop("fingerprint"))
+    try:
+        assert told(first, again, capsys)[2]["different"] == ["data"]
+    finally:
+        edit(first / "environment.json", lambda e: e["data"].update(fingerprint="none"))
+
+
 def test_changed_figure_is_found_at_its_step(first: Path, again: Path, capsys: Capture) -> None:
     lines = rows(again)
     changed = next(i for i, row in enumerate(lines) if row["step"] == 7)
@@ -245,6 +207,12 @@ def test_other_weights_are_named(first: Path, again: Path, capsys: Capture) -> N
     assert hashlib.sha256(data).hexdigest()[:12] in screen and "not the hash in its manifest" in screen
 
 
+def test_the_same_weights_of_another_step_are_named(first: Path, again: Path, capsys: Capture) -> None:
+    edit(again / "checkpoints" / "last" / "manifest.json", lambda m: m.update(step=99))
+    code, screen, found = told(first, again, capsys)
+    assert code == 1 and found["different"] == ["weights"] and "step 99" in screen
+
+
 def test_remarks_in_the_header_of_weights_do_not_count(first: Path, again: Path, capsys: Capture) -> None:
     for weights in again.glob("checkpoints/step-*/model.safetensors"):
         data = weights.read_bytes()
@@ -285,12 +253,32 @@ def test_the_name_of_a_run_does_not_decide(first: Path, train: Train, capsys: Ca
     assert "equal: config, but for the name, plugins" in screen
 
 
+def test_values_of_a_node_that_is_empty_in_the_other_run_are_named_alone(
+    again: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    other = Path(shutil.copytree(again, tmp_path / "other", symlinks=True))
+    for run, value in ((again, {}), (other, {"x": 1})):
+        node = yaml.safe_load((run / "config.yaml").read_text())
+        (run / "config.yaml").write_text(yaml.safe_dump(node | {"model": {"name": "net", "more": value}}))
+    assert told(again, other, capsys)[2]["config"] == [{"path": "model.more.x", "b": 1}]
+
+
 def test_what_follows_from_a_value_comes_after_it(first: Path, train: Train, capsys: Capture) -> None:
     code, screen, found = told(first, train("regularizers.everything.name=everything"), capsys)
     paths = [d["path"] for d in found["config"]]
     assert code == 1 and paths == ["regularizers.everything", "model.infer_pegs"]
     assert "a" not in found["config"][0] and "A not there" in screen
     assert "likely cause: config (regularizers.everything)" in screen
+
+
+def test_weights_a_run_starts_from_are_recorded(first: Path, train: Train, capsys: Capture) -> None:
+    one, two = (train("trainer.epochs=1", f"model.weights={first}") for _ in range(2))
+    used = first / "checkpoints" / "best" / "model.safetensors"
+    record = json.loads((one / "environment.json").read_text())
+    assert record["start"] == hashlib.sha256(used.read_bytes()).hexdigest()
+    edit(two / "environment.json", lambda e: e.update(start="0" * 64))
+    code, _, found = told(one, two, capsys)
+    assert code == 1 and [d["path"] for d in found["data"]] == ["weights it starts from"]
 
 
 # Runs that are not whole.
@@ -394,176 +382,11 @@ def test_rows_of_one_step_are_told_apart() -> None:
     assert histories([], []).equal == 0 and histories([], a).ended
 
 
-# What the run folder records.
-def test_every_value_has_its_origin(first: Path) -> None:
-    origins = json.loads((first / "origins.json").read_text())
-    config = yaml.safe_load((first / "config.yaml").read_text())
-    assert {path.split(".")[0] for path in origins} == {k for k, v in config.items() if v != {}}
-    assert origins["seed"] == "base.yaml:1:1"
-    assert origins["optimizer.lr"] == "base.yaml:7:3"
-    assert origins["model.name"] == "cfg.yaml:3:3"
-    assert origins["model.width"] == origins["optimizer.schedule"] == origins["name"] == "default"
-
-
-def test_origins_of_python_overrides_and_players(tmp_path: Path) -> None:
-    node = {**BASE, **CONFIG, "name": "run"}
-    node.pop("extends")
-    node["optimizer"] = {"name": "plain", "lr": 0.3, "players": {"second": {"momentum": 0.5}}}
-    node["objective"] = {"name": "guess", "players": 2}
-    origins = provenance.origins(check(node, ["model.width=5", "regularizers.patience={}"]))
-    assert origins["optimizer.lr"] == origins["optimizer.players.second.lr"] == "python"
-    assert origins["optimizer.players.second.momentum"] == "python"
-    assert origins["optimizer.momentum"] == "default"
-    assert origins["model.width"] == "command line, 'model.width=5'"
-    assert origins["regularizers.patience.evaluations"] == "default"
-
-
-def test_environment_says_versions_and_hardware_but_no_names_of_people_or_machines(
-    first: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    record = json.loads((first / "environment.json").read_text())
-    assert record["torch"] == torch.__version__ and record["threads"] == 1
-    assert {"numpy", "safetensors", "pluggy"} <= record["packages"].keys()
-    assert record["hardware"]["cpu"] and record["hardware"]["cores"] == os.cpu_count()
-    assert record["data"]["samples"] == {"train": 64, "val": 16, "test": 16}
-    home = tmp_path / "home" / "somebody"
-    monkeypatch.setattr(sys, "argv", [f"{home}/bin/pegboard", "train", f"{home}/cfg.yaml"])
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("SECRET", "do-not-tell")
-    monkeypatch.setattr("platform.node", lambda: "my-own-machine")
-    plan = pegboard.plan({**BASE, **{k: v for k, v in CONFIG.items() if k != "extends"}})
-    text = json.dumps(provenance.environment(plan, "cpu"))
-    assert json.loads(text)["command"] == ["pegboard", "train", "~/cfg.yaml"]
-    for private in ("somebody", "do-not-tell", "my-own-machine"):
-        assert private not in text
-
-
-def test_environment_names_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    about = SimpleNamespace(name="A GPU", total_memory=8 << 30, major=9, minor=0)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    found = provenance.hardware("cuda:1")
-    assert (found["gpu"], found["gpus"], found["capability"]) == ("A GPU", 2, "9.0")
-
-
-def test_weights_a_run_starts_from_are_recorded(first: Path, train: Train, capsys: Capture) -> None:
-    one, two = (train("trainer.epochs=1", f"model.weights={first}") for _ in range(2))
-    used = first / "checkpoints" / "best" / "model.safetensors"
-    record = json.loads((one / "environment.json").read_text())
-    assert record["start"] == hashlib.sha256(used.read_bytes()).hexdigest()
-    edit(two / "environment.json", lambda e: e.update(start="0" * 64))
-    code, _, found = told(one, two, capsys)
-    assert code == 1 and [d["path"] for d in found["data"]] == ["weights it starts from"]
-
-
-def samples(seed: int = 0, dtype: torch.dtype = torch.float32) -> Resident:
-    x = torch.randn(50, 4, generator=torch.Generator().manual_seed(seed))
-    return Resident([x.to(dtype)], torch.arange(50) % 2)
-
-
-def test_data_without_a_fingerprint_is_given_one() -> None:
-    spec = DataSpec((Vector(4),), Classes(2))
-    one, two, three = (
-        provenance.data_record(Splits(spec=spec, train=samples(s), val=samples(9)))["fingerprint"]
-        for s in (0, 0, 1)
-    )
-    assert one == two != three and len(one) == 64
-    given = Splits(spec=spec, train=samples(), notes={"fingerprint": "own", "sizes": {"a": 1}})
-    assert provenance.data_record(given) == {"fingerprint": "own", "samples": {"train": 50}}
-
-
-def test_fingerprint_tells_every_tensor_apart() -> None:
-    plain = samples()
-    swapped = Resident([plain.inputs[0].flip(0)], plain.target)
-    weighed = Resident(plain.inputs, plain.target, torch.ones(50))
-    reshaped = Resident([plain.inputs[0].reshape(50, 2, 2)], plain.target)
-    strided = Resident([plain.inputs[0].T.contiguous().T], plain.target)
-    made = [provenance.fingerprint({"train": s}) for s in (plain, swapped, weighed, reshaped)]
-    half = provenance.fingerprint({"train": samples(dtype=torch.bfloat16)})
-    assert len({*made, half, provenance.fingerprint({"val": plain})}) == 6
-    assert provenance.fingerprint({"train": strided}) == made[0]
-
-
-def test_fingerprint_of_large_data_reads_its_beginning_and_its_end() -> None:
-    x = torch.zeros(1 << 20)  # 4 MiB
-    plain = provenance.fingerprint({"train": Resident([x])}, whole=2)
-    for place in (0, len(x) - 1):
-        x[place] = 1
-        assert provenance.fingerprint({"train": Resident([x])}, whole=2) != plain
-        x[place] = 0
-    assert provenance.fingerprint({"train": Resident([x])}, whole=2) == plain
-
-
-# Git.
-def git(*words: str) -> None:
-    who = ["-c", "user.name=somebody", "-c", "user.email=a@b.c"]
-    subprocess.run(["git", *who, *words], check=True, capture_output=True)
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    git("init", "-q", "-b", "trunk")
-    Path("a.txt").write_text("one\n")
-    Path("b.txt").write_text("one\n")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    return tmp_path
-
-
-def test_git_state_has_commit_branch_and_the_diff_with_what_is_staged(repository: Path) -> None:
-    state, diff = provenance.git_state()
-    assert len(state["commit"]) == 40 and state["branch"] == "trunk"
-    assert state["changed"] == [] and diff == ""
-    Path("a.txt").write_text("two\n")
-    Path("b.txt").write_bytes(b"\xff three\n")
-    git("add", "b.txt")
-    Path("c.txt").write_text("new\n")
-    state, diff = provenance.git_state()
-    assert state["changed"] == [" M a.txt", "M  b.txt", "?? c.txt"]
-    assert "+two" in diff and "three" in diff and "-one" in diff
-
-
-def test_run_folder_keeps_the_diff_only_where_there_is_one(repository: Path) -> None:
-    write(repository)
-    run = pegboard.train("cfg.yaml", "trainer.epochs=1", quiet=True)
-    assert not (run.folder / "git.diff").exists()
-    Path("a.txt").write_text("two\n")
-    run = pegboard.train("cfg.yaml", "trainer.epochs=1", quiet=True)
-    assert "+two" in (run.folder / "git.diff").read_text()
-    git_record = json.loads((run.folder / "environment.json").read_text())["git"]
-    assert git_record["branch"] == "trunk" and " M a.txt" in git_record["changed"]
-
-
-def test_long_diff_is_cut_with_a_note(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("a.txt").write_text("line\n" * 400_000)
-    for i in range(5):
-        Path(f"new-{i}").write_text("")
-    monkeypatch.setattr(provenance, "GIT_FILES", 3)
-    state, diff = provenance.git_state()
-    assert len(diff) < provenance.GIT_BYTES + 200
-    assert diff.endswith("the rest is left out: the diff is longer than 1048576 bytes\n")
-    assert len(state["changed"]) == 4 and state["changed"][-1] == "and 3 more"
-
-
-def test_folder_without_a_repository_has_no_git_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert provenance.git_state() == ({}, "")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert provenance.git_state() == ({}, "")
-
-
-def test_git_that_hangs_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "git"
-    program.write_text(f"#!/bin/sh\n/bin/sleep 60 &\n/bin/sleep 60\n: > {tmp_path}/ended\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(provenance, "GIT_SECONDS", 0.3)
-    assert provenance.git_state() == ({}, "")
-    assert not (tmp_path / "ended").exists()
+def test_losses_come_first_among_the_figures_of_a_row() -> None:
+    a = [{"step": 1, "lr": 0.1, "train/loss": 1.0}, {"step": 2, "lr": 0.1, "train/loss": 1.0}]
+    b = [{"step": 1, "lr": 0.2, "train/loss": 2.0}, {"step": 2, "lr": 0.2, "train/loss": 2.0}]
+    apart = histories(a, b)
+    assert [d.path for d in apart.differences] == ["train/loss", "lr"] and apart.later is None
 
 
 def test_comparison_is_a_function_too(first: Path, again: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from calls import count_calls
-from pegboard import Peg
+from pegboard import Peg, planning
+from pegboard.config.check import check
 from pegboard.pegs import find, infer
+from pegboard.planning import assemble, make_plan
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -118,3 +122,25 @@ def test_a_model_with_pegs_compiles_into_one_graph() -> None:
     model[1].add_module("add", Add(1.0))
     explained = torch._dynamo.explain(model)(torch.randn(2, 3))
     assert explained.graph_break_count == 0
+
+
+def test_what_hangs_takes_no_memory_on_the_meta_device(
+    config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(check(config(regularizers={"drop": {}})), read=False)
+    build, seen = planning._build_tricks, set()
+
+    def watched(*args: Any) -> Any:
+        tricks = build(*args)
+        hang = tricks["drop"].hang
+
+        def noting(peg: Peg) -> Any:
+            seen.add(torch.empty(1).device.type)
+            return hang(peg)
+
+        tricks["drop"].hang = noting  # type: ignore[method-assign]
+        return tricks
+
+    monkeypatch.setattr(planning, "_build_tricks", watched)
+    assemble(plan, "meta")
+    assert seen == {"meta"}

@@ -79,6 +79,34 @@ BROKEN = {
         "schema",
         "two parts",
     ),
+    "no_hooks": ("x = 1", "hook", "it has no hooks"),
+    "unmarked_hook": ("def pegboard_models():\n    return []", "hook", "pegboard_models is not decorated"),
+    "not_a_list": (
+        "from dataclasses import dataclass\nfrom pegboard import Model, hookimpl\n@dataclass\nclass C:\n    a: int = 0\n"
+        "@hookimpl\ndef pegboard_models():\n    return Model('a', C, int)",
+        "collect",
+        "expected a list",
+    ),
+    "path_of_recipes": (
+        "from pegboard import hookimpl\n@hookimpl\ndef pegboard_recipes():\n    return '/tmp'",
+        "collect",
+        "returned '/tmp', expected a list",
+    ),
+    "no_text": (
+        "class Silent(Exception):\n    def __str__(self):\n        raise OSError\nraise Silent",
+        "import",
+        "Silent",
+    ),
+    "unprintable": ("raise RuntimeError('\\udcff')", "import", "RuntimeError: ?"),
+}
+# What a record declares wrongly would stop configs that do not even name it.
+DECLARED = {
+    "Model('a', C, int, inputs=3)": "inputs of 'a' is 3, expected a tuple of Spec classes",
+    "Model('a', C, int, targets=(int,))": "expected a tuple of Spec classes",
+    "Model('a', C, int, pegs='hidden')": "pegs of 'a' is 'hidden', expected a tuple of names",
+    "Regularizer('a', C, int, after=('dropout'))": "after of 'a' is 'dropout', expected a tuple of names",
+    "Regularizer('a', C, int, stages=['hang'])": "expected a mapping of stages to roles",
+    "ObjectivePart('a', C, int, default_for=3)": "default_for of 'a' is 3",
 }
 
 
@@ -118,6 +146,62 @@ def test_a_broken_plugin_is_listed_with_its_phase_and_cause(kind: str, site: Pat
     assert (plugin.status, plugin.phase) == ("broken", phase)
     assert reason in plugin.reason
     assert registry.lookup("model", "tiny").plugin.dist.startswith("fine-beside")
+
+
+@pytest.mark.parametrize("record", DECLARED)
+def test_a_record_that_declares_nonsense_breaks_its_own_plugin_only(record: str, site: Path) -> None:
+    hook = {"M": "models", "R": "regularizers", "O": "objectives"}[record[0]]
+    install(
+        site,
+        f"declares-{list(DECLARED).index(record)}",
+        "from dataclasses import dataclass\nfrom pegboard.parts import *\nfrom pegboard import hookimpl\n"
+        "@dataclass\nclass C:\n    x: int = 0\n"
+        f"@hookimpl\ndef pegboard_{hook}():\n    return [{record}]",
+    )
+    (plugin,) = [p for p in Registry.discover().plugins if p.dist.startswith("declares-")]
+    assert plugin.state == "broken(record)" and DECLARED[record] in plugin.reason
+
+
+def test_a_hook_without_records_is_remarked_on(site: Path) -> None:
+    code = "from pegboard import hookimpl\n@hookimpl\ndef pegboard_models():\n    pass"
+    install(site, "acme-nothing", code)
+    (plugin,) = [p for p in Registry.discover().plugins if p.dist == "acme-nothing"]
+    assert plugin.state == "ready" and "it offers nothing" in plugin.reason
+
+
+def test_a_requirement_that_cannot_be_decided_does_not_stop_discovery(site: Path) -> None:
+    undecidable = 'pegboard; python_version ~= "abc"'
+    install(site, "acme-riddle", GOOD.format(name="riddle"), requires=undecidable)
+    assert Registry.discover().lookup("model", "riddle")
+
+
+def test_what_a_plugin_prints_stays_out_of_standard_output(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pegboard.cli import main
+
+    install(site, "acme-loud", "print('hello')" + textwrap.dedent(GOOD.format(name="loud")))
+    assert main(["plugins", "list", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and err == "hello\n"
+
+
+@pytest.mark.parametrize("field", ["a: 'Nowhere' = 1", "a: int = field(default_factory=lambda: 1 / 0)"])
+def test_a_config_class_that_cannot_be_read_stops_only_its_own_page(
+    field: str, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pegboard.cli import main
+
+    code = (
+        "from dataclasses import dataclass, field\nfrom pegboard import Model, hookimpl\n"
+        f"@dataclass\nclass C:\n    {field}\n"
+        "@hookimpl\ndef pegboard_models():\n    return [Model('unreadable', C, int)]"
+    )
+    install(site, f"acme-unreadable-{len(field)}", code)
+    assert main(["schema"]) == 0 and main(["show"]) == 0
+    assert "unreadable" in capsys.readouterr().out
+    assert main(["show", "unreadable"]) == 2
+    assert "a defect of acme-unreadable" in capsys.readouterr().err
 
 
 def test_use_of_a_broken_plugin_tells_the_cause(site: Path) -> None:
@@ -205,12 +289,17 @@ def test_unknown_names_are_answered_with_the_nearest_and_the_list(site: Path) ->
         registry.lookup("regularizer", "triangle")
     with pytest.raises(UnknownPart, match="'acme-shapes' offers no model 'square'"):
         registry.lookup("model", "acme-shapes:square")
+    with pytest.raises(UnknownPart, match="the plugin 'acme-forms' is not installed"):
+        registry.lookup("model", "acme-forms:triangle")
 
 
 def test_a_known_part_that_is_not_installed_comes_with_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pegboard.registry._index", lambda: {"model": {"faraway": "pegboard-faraway"}})
     with pytest.raises(UnknownPart, match="not installed") as caught:
         Registry([]).lookup("model", "faraway")
+    assert caught.value.hint == "pip install pegboard-faraway"
+    with pytest.raises(UnknownPart, match="not installed") as caught:
+        Registry([]).lookup("model", "pegboard-faraway:faraway")
     assert caught.value.hint == "pip install pegboard-faraway"
 
 
@@ -246,9 +335,9 @@ def test_a_slow_import_is_remarked_on(site: Path, capsys: pytest.CaptureFixture[
     from pegboard.cli import main
 
     install(site, "acme-slow", "import time\ntime.sleep(0.25)" + textwrap.dedent(GOOD.format(name="slow")))
-    assert status(Registry.discover(), "acme-slow") == "ready"
     assert main(["plugins", "list"]) == 0
-    assert "model slow" in capsys.readouterr().out
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "acme-slow" in line]
+    assert "ready" in line and "model slow; slow: its import took" in line
 
 
 def test_a_run_does_not_notice_strangers(

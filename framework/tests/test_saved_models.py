@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -12,11 +14,14 @@ import pegboard
 import pytest
 import torch
 from pegboard import PegboardError
+from pegboard.cli import main
 from pegboard.engine import checkpoint
+from pegboard.inference import read_table, write_table
 from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
+TOY = Path(__file__).with_name("toy.py")
 
 
 @pytest.fixture
@@ -30,6 +35,42 @@ def test_a_run_a_checkpoint_and_a_run_object_load_the_same_model(run: pegboard.R
     assert all(torch.equal(models[0](x), model(x)) for model in models)
     assert not models[0].training
     assert pegboard.load(run, which="last")(x).shape == (4, 2)
+
+
+@pytest.mark.parametrize("device", ["banana", "cuda:x", "cuda:-1", "CPU", ""])
+def test_a_device_that_does_not_exist_is_an_error(
+    run: pegboard.Run, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PegboardError, match=f"unknown device '{device}': expected auto, cpu, cuda"):
+        pegboard.load(run, device=device)
+    for command in ("eval", "predict"):
+        assert main([command, str(run.folder), "--device", device, "--local", str(TOY)]) == 2
+        assert f"unknown device '{device}'" in capsys.readouterr().err
+    assert main(["eval", str(run.folder), "--device", "meta", "--local", str(TOY)]) == 2
+
+
+def test_only_the_best_and_the_last_checkpoint_have_names(run: pegboard.Run) -> None:
+    with pytest.raises(PegboardError, match="there is no 'bets' checkpoint: expected best or last"):
+        pegboard.load(run, which="bets")
+
+
+def test_tables_of_spreadsheets_are_read_and_any_name_of_a_class_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("\ufeffx,y\n1,2\n", "utf-8")
+    assert read_table(path) == {"x": [1.0], "y": [2.0]}
+    columns = {"class": ['a "b", c', "d\ne"], "output": [[1.0, 2.0], [3.0, 4.0]], "p": [0.5, 1 / 3]}
+    with io.StringIO(write_table(columns, None)) as text:
+        rows = list(csv.reader(text))
+    assert rows[1:] == [['a "b", c', "[1.0, 2.0]", "0.5"], ["d\ne", "[3.0, 4.0]", "0.333333"]]
+    with pytest.raises(PegboardError, match=r"expected \.csv or \.json"):
+        write_table(columns, tmp_path / "out.parquet")
+    assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_folder_is_no_table_and_not_suggested_as_one(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    with pytest.raises(PegboardError, match="no file .*rows$"):
+        read_table(tmp_path / "rows")
 
 
 def test_a_model_loads_on_meta_without_its_weights(run: pegboard.Run) -> None:
@@ -145,7 +186,7 @@ def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
     assert checkpoint.read_state(one) == {"a": 1}
     checkpoint.point(tmp_path, "last", one)
     (tmp_path / "step-00000000").mkdir()
-    checkpoint.prune(tmp_path, 1)
+    checkpoint.prune(tmp_path, 1, one)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["last", "step-00000001"]
 
 

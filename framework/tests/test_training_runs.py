@@ -6,7 +6,10 @@ import itertools
 import json
 import math
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +173,13 @@ def test_players_train_in_turn_each_with_its_own_settings(config: Config, root: 
     assert {"train/first/loss", "train/second/loss"} <= run.history[0].keys()
 
 
+def test_a_player_that_did_not_move_has_no_loss_in_the_row(config: Config, root: Path) -> None:
+    given = config(objective={"name": "guess", "players": 2}, trainer={"steps": 2, "log_every": 1})
+    first, second = pegboard.train(given, root=root, quiet=True).history[:2]
+    assert "train/first/loss" in first and "train/second/loss" not in first
+    assert second["train/second/loss"] > 0
+
+
 def test_turns_give_each_player_its_steps() -> None:
     from types import SimpleNamespace as Thing
 
@@ -248,6 +258,31 @@ def test_the_monitored_figure_can_be_chosen_and_must_exist(config: Config, root:
         pegboard.train(config(), "trainer.monitor=val/rigth", root=root, quiet=True)
 
 
+def test_a_first_figure_that_is_nan_does_not_stay_the_best(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate, count = loops.evaluate, itertools.count(1)
+
+    def first_is_nan(*args: Any) -> dict[str, float]:
+        return {name: math.nan if next(count) < 3 else value for name, value in evaluate(*args).items()}
+
+    monkeypatch.setattr(loops, "evaluate", first_is_nan)
+    run = pegboard.train(config(), root=root, quiet=True)
+    values = {row["step"]: row["val/right"] for row in run.history if "val/right" in row}
+    assert math.isnan(values[4])
+    assert run.summary["best"] == max(values[8], values[12])
+
+
+def test_players_without_held_out_data_are_judged_by_the_loss_of_the_first(
+    config: Config, root: Path
+) -> None:
+    given = config(objective={"name": "guess", "players": 2}, data={"name": "points", "held_out": False})
+    run = pegboard.train(given, root=root, quiet=True)
+    assert run.summary["monitor"] == "train/first/loss"
+    with pytest.raises(PegboardError, match="expected one of train/first/loss, train/second/loss"):
+        pegboard.train(given, "trainer.monitor=train/loss", root=root, quiet=True)
+
+
 @pytest.mark.parametrize("step", [1, 5, 8])
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, step: int
@@ -284,6 +319,167 @@ def _interrupt_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pegboard.Resident, "gather", counted)
 
 
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def _last(root: Path) -> Path:
+    return max(root.glob("run/2*"))
+
+
+def test_a_signal_in_the_last_measurement_leaves_a_run_that_resumes_to_the_same_end(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pegboard.train(config(), root=root / "whole", quiet=True)
+    evaluate = loops.Loop.evaluate
+
+    def asked_to_end(self: Any, split: str) -> dict[str, float]:
+        if split == "test":
+            os.kill(os.getpid(), signal.SIGINT)
+        return evaluate(self, split)
+
+    monkeypatch.setattr(loops.Loop, "evaluate", asked_to_end)
+    with pytest.raises(
+        loops.Interrupted, match=r"after step 12, saved; go on with: .* --local .*toy\.py"
+    ) as end:
+        pegboard.train(config(), root=root, quiet=True)
+    monkeypatch.undo()
+    assert end.value.signal == signal.SIGINT
+    run = pegboard.Run(_last(root))
+    assert run.status == "interrupted"
+    resumed = pegboard.resume(run, quiet=True)
+    assert (resumed.history, resumed.figures) == (whole.history, whole.figures)
+    assert same(weights(resumed), weights(whole))
+
+
+def test_what_is_saved_after_a_damaged_checkpoint_stays(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = {"epochs": 3, "device": "cpu", "keep": 1, "save_every": 3, "eval_every": 9}
+    whole = pegboard.train(config(trainer=trainer), root=root / "whole", quiet=True)
+    _interrupt_at(7, monkeypatch)
+    monkeypatch.setattr("pegboard.engine.checkpoint.prune", lambda *args: None)
+    with pytest.raises(loops.Interrupted):
+        pegboard.train(config(trainer=trainer), root=root, quiet=True)
+    monkeypatch.undo()
+    folder = _last(root)
+    for name in ("step-00000006", "step-00000007"):
+        _flip(folder / "checkpoints" / name / "state.pt")
+    _interrupt_at(1, monkeypatch)
+    with pytest.raises(loops.Interrupted, match="after step 4, saved"):
+        pegboard.resume(folder, quiet=True)
+    monkeypatch.undo()
+    assert (folder / "checkpoints" / "last").resolve().name == "step-00000004"
+    assert (folder / "checkpoints" / "last" / "manifest.json").is_file()
+    assert same(weights(pegboard.resume(folder, quiet=True)), weights(whole))
+
+
+@pytest.mark.parametrize("damage", [lambda best: _flip(best / "model.safetensors"), shutil.rmtree])
+def test_a_damaged_best_checkpoint_is_named_and_never_measured(
+    config: Config, root: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
+) -> None:
+    run = pegboard.train(config(), "trainer.monitor=val/loss", "trainer.mode=max", root=root, quiet=True)
+    best = (run.folder / "checkpoints" / "best").resolve()
+    assert best.name != "step-00000012"
+    figures = run.figures
+    damage(best)
+    again = pegboard.resume(run.folder)
+    told = capsys.readouterr()
+    assert "checkpoints/best" in told.err and "the last weights are measured instead" in told.err
+    assert "last checkpoint, step 12" in told.out
+    assert again.summary["best_step"] == 12
+    rows = [row for row in again.history if "val/loss" in row]
+    assert again.figures["val/loss"] == rows[-1]["val/loss"] != figures["val/loss"]
+
+
+def test_a_config_that_was_changed_in_the_run_folder_is_told_of(
+    config: Config, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = pegboard.train(config(), root=root, quiet=True)
+    pegboard.resume(run, quiet=True)
+    assert capsys.readouterr().err == ""
+    path = run.folder / "config.yaml"
+    path.write_text(path.read_text().replace("epochs: 3", "epochs: 4"))
+    assert pegboard.resume(run, quiet=True).summary["steps"] == 16
+    assert "config.yaml was changed after the run began" in capsys.readouterr().err
+
+
+def test_an_epoch_that_became_shorter_than_the_part_already_made_is_an_error(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _interrupt_at(3, monkeypatch)
+    with pytest.raises(loops.Interrupted):
+        pegboard.train(config(), root=root, quiet=True)
+    path = _last(root) / "config.yaml"
+    path.write_text(path.read_text().replace("batch_size: 16", "batch_size: 32"))
+    with pytest.raises(PegboardError, match="after update 3 of an epoch, which now has 2"):
+        pegboard.resume(path.parent, quiet=True)
+
+
+@pytest.mark.parametrize("wrong", [{"step": -1}, {"position": 2.0}, {"best": "x"}, {"epoch": True}])
+def test_progress_that_no_run_makes_is_refused(config: Config, root: Path, wrong: dict[str, Any]) -> None:
+    loop = _loop(config(), root)
+    state = loop.state_dict()
+    state["progress"] |= wrong
+    with pytest.raises(ValueError, match="Progress"):
+        loop.load_state_dict(state)
+
+
+def test_a_run_that_another_process_trains_is_left_alone(config: Config, root: Path) -> None:
+    run = pegboard.train(config(), root=root, quiet=True)
+    hold = (
+        "import sys; from pathlib import Path; from pegboard.run import claimed\n"
+        "with claimed(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(run.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        before = sorted(run.folder.rglob("*"))
+        with pytest.raises(PegboardError, match="another process is training"):
+            pegboard.resume(run, quiet=True)
+        assert sorted(run.folder.rglob("*")) == before
+        other.kill()
+    assert pegboard.resume(run, quiet=True).status == "finished"
+
+
+def test_the_weights_that_a_run_started_from_are_not_needed_to_resume(config: Config, root: Path) -> None:
+    start = pegboard.train(config(), root=root / "start", quiet=True)
+    given = config(model={"name": "net", "weights": str(start.folder)})
+    run = pegboard.train(given, root=root, quiet=True)
+    shutil.rmtree(start.folder)
+    assert pegboard.resume(run, quiet=True).figures == run.figures
+
+
+def test_a_run_without_a_checkpoint_begins_anew_whatever_its_history_holds(
+    config: Config, root: Path
+) -> None:
+    run = pegboard.train(config(), root=root, quiet=True)
+    history = run.history
+    shutil.rmtree(run.folder / "checkpoints")
+    shutil.rmtree(run.folder / "figures")
+    (run.folder / "metrics.jsonl").write_bytes(b'{"a": 1}\n\xff')
+    assert pegboard.resume(run, quiet=True).history == history
+
+
+def test_a_second_signal_shows_the_cursor_that_the_progress_bar_hid(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace as Thing
+
+    from pegboard import run as runs
+
+    said: list[Any] = []
+    monkeypatch.setattr(os, "isatty", lambda handle: True)
+    monkeypatch.setattr(os, "write", lambda handle, text: said.append(text))
+    monkeypatch.setattr(os, "_exit", said.append)
+    loop: Any = Thing(halt=0)
+    with runs.signals(loop):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert (loop.halt, said) == (signal.SIGINT, [])
+        os.kill(os.getpid(), signal.SIGINT)
+    assert said[0].startswith(b"\x1b[?25h") and said[1] == 130
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(config: Config, root: Path) -> None:
     given = config(optimizer={"name": "plain", "lr": 1e30}, trainer={"epochs": 4, "device": "cpu"})
     with pytest.raises(
@@ -292,6 +488,15 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(config: Config, 
         pegboard.train(given, root=root, quiet=True)
     (folder,) = root.glob("run/2*")
     assert "the loss was nan" in pegboard.Run(folder).summary["why"]
+
+
+@pytest.mark.parametrize(("words", "told"), [((), True), (("trainer.nonfinite=skip",), False)])
+def test_to_skip_bad_updates_is_advised_only_where_it_is_not_done_yet(
+    config: Config, root: Path, words: tuple[str, ...], told: bool
+) -> None:
+    with pytest.raises(loops.NotFinite, match="a warm-up or clipping") as end:
+        pegboard.train(config(optimizer={"name": "plain", "lr": 1e30}), *words, root=root, quiet=True)
+    assert ("trainer.nonfinite=skip goes past it" in str(end.value)) == told
 
 
 def test_empty_data_is_an_error(config: Config, root: Path) -> None:

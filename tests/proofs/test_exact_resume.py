@@ -10,6 +10,7 @@ import pegboard
 import pytest
 from pegboard.registry import Entry
 from proofs import (
+    TRAINER,
     Config,
     cut_and_resumed,
     differences,
@@ -76,6 +77,15 @@ def streamed(shelf: Path, workers: int) -> Config:
     (hub,) = (entry for entry in entries("dataset") if entry.part.name == "hub")
     data = {"name": "hub", **fields(hub, shelf), "batch_size": 4, "workers": workers, "memory": "never"}
     return fitting("hub", [plain(data=data)])
+
+
+def test_the_scale_of_losses_in_fp16_resumes_exactly(tmp_path: Path) -> None:
+    prove(plain(trainer={**TRAINER, "precision": "fp16"}), tmp_path, 2)
+
+
+def test_sums_of_many_losses_resume_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.engine.loop.FLUSH", 1)  # as after hundreds of steps without a row
+    prove(plain(trainer={**TRAINER, "log_every": 1000}), tmp_path, 4)
 
 
 def test_a_difference_of_one_bit_is_seen(tmp_path: Path) -> None:

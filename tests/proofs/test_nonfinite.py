@@ -15,7 +15,7 @@ from pegboard.data import epoch_order
 from pegboard.engine import guard
 from pegboard.engine.guard import NotFinite
 from pegboard.engine.loop import Loop
-from proofs import HERE, plain, unequal
+from proofs import HERE, cut_and_resumed, differences, plain, unequal, whole
 
 pytestmark = pytest.mark.usefixtures("lean")
 SEED, BATCH, BAD = 5, 4, 5
@@ -174,6 +174,17 @@ def test_a_skipped_update_is_counted_and_leaves_no_trace(tmp_path: Path) -> None
                 torch.nn.functional.cross_entropy(model(*batch.inputs), batch.target).backward()
                 optimizer.step()
     assert list(unequal(model.state_dict(), last_weights(tmp_path))) == []
+
+
+def test_a_run_that_has_skipped_updates_resumes_exactly(tmp_path: Path) -> None:
+    given = plain(
+        regularizers={"poison": {"row": ROW, "what": "gradient"}},
+        trainer={"epochs": 3, "device": "cpu", "nonfinite": "skip"},
+    )
+    reference, events = whole(given, tmp_path / "whole")
+    resumed = cut_and_resumed(given, tmp_path / "cut", len(events) // 2)
+    assert [row["skipped"] for row in pegboard.Run(resumed).history if "skipped" in row] == [1, 2, 3]
+    assert differences(reference, resumed) == []
 
 
 def test_the_command_says_so_and_ends_with_a_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,9 @@ class Run:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         if not (self.folder / "config.yaml").is_file():
-            raise PegboardError(f"{self.folder} is not a run folder: it has no config.yaml")
+            from .recorded import not_a_run
+
+            raise PegboardError(not_a_run(self.folder))
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.status}, {self.figures})"

@@ -223,7 +223,7 @@ def _data(a: Recorded, b: Recorded, notes: list[str]) -> list[Difference]:
 
 def _environment(a: Recorded, b: Recorded) -> list[Difference]:
     """What may change the last bits of a run but was not asked for by its config."""
-    apart = {"plugins", "local", "parts", "data", "start", "command", "git"}
+    apart = {"plugins", "local", "parts", "data", "start", "command", "git", "config"}
     ours, theirs = a.environment, b.environment
     shared = [  # other versions may record other things, or in another form
         key

@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class PegboardError(Exception):
     """A mistake of the user's, or of the machine's, that the message explains in full."""
+
+
+def no_memory(error: BaseException) -> bool:
+    """Whether it says that there is not enough memory, in Python's way or one of torch's."""
+    told = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in told)
+    )

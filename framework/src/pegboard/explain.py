@@ -111,12 +111,11 @@ def _hooks(assembly: Assembly, record: Any) -> Iterator[None]:
 @contextmanager
 def _saved_bytes(model: nn.Module, cost: Cost) -> Iterator[None]:
     """Count what autograd keeps for the backward pass, besides the parameters."""
-    own = {id(p) for p in (*model.parameters(), *model.buffers())}
-    seen: set[int] = set()
+    seen = {id(p) for p in (*model.parameters(), *model.buffers())}
     kept: list[Tensor] = []  # so that no id is given twice
 
     def pack(tensor: Tensor) -> Tensor:
-        if id(tensor) not in own | seen:
+        if id(tensor) not in seen:
             seen.add(id(tensor))
             kept.append(tensor)
             cost.saved += tensor.numel() * tensor.element_size()
@@ -232,7 +231,7 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
 def _bytes(size: int) -> str:
     value = float(size)
     for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
+        if value < 999.5:  # as far as three digits go
             return f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.3g} GiB"

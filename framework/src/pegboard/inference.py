@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,14 +91,15 @@ class Trained:
 def read_table(path: Path) -> dict[str, list[Any]]:
     """Columns of a .csv file with a header, or of a .json file (a list of rows, or columns)."""
     if not path.is_file():
-        near = nearest(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [])
+        beside = path.parent.iterdir() if path.parent.is_dir() else ()
+        near = nearest(path.name, [p.name for p in beside if p.is_file()])
         raise PegboardError(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
     try:
         if path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8") as file:
+            with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a mark in front
                 rows: Any = list(csv.DictReader(file))
         elif path.suffix in (".json", ".jsonl"):
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")
             rows = (
                 [json.loads(t) for t in text.splitlines() if t]
                 if path.suffix == ".jsonl"
@@ -130,25 +132,23 @@ def _number(text: Any) -> Any:
 
 def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
     """Columns as CSV text, in a file where one is named; `.json` gives a list of rows."""
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    if path is not None and path.suffix not in (".csv", ".json", ""):
+        raise PegboardError(f"{path} is not a table that predict writes: expected .csv or .json")
+    rows = list(zip(*columns.values(), strict=True))
     if path is not None and path.suffix == ".json":
-        path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        objects = [dict(zip(columns, row, strict=True)) for row in rows]
+        path.write_text(json.dumps(objects, indent=1) + "\n", "utf-8")
         return ""
-    lines = [",".join(columns)]
-    for row in rows:
-        lines.append(",".join(_cell(value) for value in row.values()))
-    text = "\n".join(lines) + "\n"
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
     if path is not None:
-        path.write_text(text, "utf-8")
-    return text
+        path.write_text(file.getvalue(), "utf-8")
+    return file.getvalue()
 
 
 def _cell(value: Any) -> str:
-    text = (
-        json.dumps(value)
-        if isinstance(value, list)
-        else f"{value:.6g}"
-        if isinstance(value, float)
-        else str(value)
-    )
-    return f'"{text}"' if "," in text else text
+    if isinstance(value, list):
+        return json.dumps(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

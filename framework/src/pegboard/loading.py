@@ -20,6 +20,7 @@ from .config.load import locate as placed
 from .config.nodes import Settings
 from .config.report import ConfigError
 from .engine import checkpoint
+from .engine.precision import choose_device
 from .errors import PegboardError
 from .parts import Context
 from .planning import Plan, build_network, make_plan
@@ -135,6 +136,7 @@ def load_model(
     local: Sequence[str | Path] = (),
 ) -> tuple[nn.Module, Plan]:
     """A trained model in eval mode, and the plan it was built by."""
+    device = str(device) if str(device) == "meta" else choose_device(str(device))
     saved = locate(ref, which)
     settings = structure(saved.config, local)
     plan = make_plan(settings, read=False, spec=saved.spec)

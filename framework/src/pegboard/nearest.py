@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 CUTOFF = 0.6
 
@@ -33,6 +33,13 @@ def nearest(word: str, names: Iterable[str], count: int = 3) -> list[str]:
     scored = [(score(word, name), name) for name in sorted(set(names))]
     close = sorted((s for s in scored if s[0] >= CUTOFF), key=lambda s: -s[0])
     return [name for _, name in close[:count]]
+
+
+def meant(word: str, names: Iterable[str], given: Container[str]) -> list[str]:
+    """The names most like a word; one that is already given only where it is much more like it."""
+    every = nearest(word, names := list(names))
+    free = nearest(word, [n for n in names if n not in given])
+    return free if free and score(word, every[0]) - score(word, free[0]) < 0.2 else every
 
 
 def score(word: str, name: str) -> float:

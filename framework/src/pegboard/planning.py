@@ -227,7 +227,8 @@ def build_network(
         if overrides(tricks[placed.key], "edit_model"):
             with private_rng(plan.settings.seed, "edit_model", placed.key):
                 tricks[placed.key].edit_model(model)
-    return model, tricks, _hang(plan, model, tricks)
+    with torch.device("meta" if context("").device == "meta" else "cpu"):
+        return model, tricks, _hang(plan, model, tricks)
 
 
 def _build_model(plan: Plan, context: Context) -> nn.Module:

@@ -25,10 +25,12 @@ import torch
 from packaging.requirements import Requirement
 from torch import Tensor
 
+from .config.dump import to_yaml
 from .config.nodes import Origin, Settings
 from .config.report import leaves
 from .contracts import Splits
 from .data import Resident
+from .engine.checkpoint import digest
 from .loading import locate
 from .planning import Plan
 from .version import __version__
@@ -70,8 +72,8 @@ def _origin(path: str, values: Mapping[str, Any], written: Mapping[str, Origin])
 def environment(plan: Plan, device: str) -> dict[str, Any]:
     """Versions, plugins, hardware and data, for `environment.json`."""
     plugins = plan.fingerprint()
-    local = {dist: _digest(Path(dist)) for dist in plugins if Path(dist).is_file()}
-    start = {} if plan.settings.weights is None else {"start": _digest(locate(plan.settings.weights).weights)}
+    local = {dist: digest(Path(dist)) for dist in plugins if Path(dist).is_file()}
+    start = {} if plan.settings.weights is None else {"start": digest(locate(plan.settings.weights).weights)}
     return {
         "pegboard": __version__,
         "python": platform.python_version(),
@@ -80,6 +82,7 @@ def environment(plan: Plan, device: str) -> dict[str, Any]:
         "plugins": plugins,
         "local": local,  # local plugins have no version, so their files are hashed
         "parts": {path: entry.qualified for path, entry in plan.entries()},
+        "config": hashlib.sha256(to_yaml(plan.settings.plain).encode()).hexdigest(),
         "platform": platform.platform(),
         "device": device,
         "hardware": hardware(device),
@@ -94,11 +97,6 @@ def _private(text: str) -> str:
     """A text without the name of a person's home folder."""
     home = os.path.expanduser("~")
     return text.replace(home + os.sep, "~" + os.sep) if len(home) > 1 else text
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _packages(plugins: Mapping[str, str]) -> Iterator[tuple[str, str]]:

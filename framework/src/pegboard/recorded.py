@@ -23,7 +23,7 @@ class Recorded:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not (self.path / "config.yaml").is_file():
-            raise PegboardError(_not_a_run(self.path))
+            raise PegboardError(not_a_run(self.path))
         self.notes: list[str] = []
         self.config = dict(leaves(read_yaml(self.path / "config.yaml")))
         self.origins = self._json("origins.json")
@@ -122,7 +122,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _not_a_run(path: Path) -> str:
+def not_a_run(path: Path) -> str:
     if not path.exists():
         inside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = [path.parent / name for name in nearest(path.name, inside)]

@@ -6,8 +6,9 @@ names a part of a broken plugin is told the original cause, the distribution and
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -19,42 +20,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pluggy
 
 from . import hookspecs
 from .errors import PegboardError
+from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas
 from .nearest import nearest
-from .parts import (
-    NAME,
-    Dataset,
-    Model,
-    ObjectivePart,
-    Optimizer,
-    Part,
-    ProbePart,
-    Regularizer,
-    Schedule,
-    TrackerPart,
-)
+from .parts import Part
 from .version import __version__
 
 GROUP = "pegboard"
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
-KINDS: dict[str, type[Part[Any, Any]]] = {
-    cls.kind: cls
-    for cls in (Model, Optimizer, Schedule, Regularizer, Dataset, ObjectivePart, TrackerPart, ProbePart)
-}
-HOOKS: dict[str, tuple[type[Part[Any, Any]], ...]] = {
-    "pegboard_models": (Model,),
-    "pegboard_optimizers": (Optimizer, Schedule),
-    "pegboard_regularizers": (Regularizer,),
-    "pegboard_datasets": (Dataset,),
-    "pegboard_objectives": (ObjectivePart,),
-    "pegboard_trackers": (TrackerPart,),
-    "pegboard_probes": (ProbePart,),
-}
+KINDS: dict[str, type[Part[Any, Any]]] = {cls.kind: cls for kinds in HOOKS.values() for cls in kinds}
 
 
 @dataclass
@@ -71,6 +50,11 @@ class Plugin:
     parts: list[Part[Any, Any]] = field(default_factory=list, repr=False)
     recipes: list[Path] = field(default_factory=list, repr=False)
     milliseconds: float = 0.0  # of its own import
+
+    @property
+    def option(self) -> str:
+        """What a command needs to know a part of it."""
+        return f" --local {self.dist}" if self.version == "local" else ""
 
     @property
     def state(self) -> str:
@@ -113,17 +97,18 @@ class Registry:
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
         plugins = []
-        for plugin, target, requires in _installed():
-            plugins.append(plugin)
-            _switch(plugin, disable)
-            if plugin.status == "found":
-                _negotiate(plugin, requires)
-            if plugin.status == "found":
-                _load(plugin, target, manager)
-        for path in local:
-            plugin = Plugin(Path(path).stem, str(path), "local")
-            plugins.append(plugin)
-            _load(plugin, functools.partial(_import_file, Path(path)), manager)
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's own
+            for plugin, target, requires in _installed():
+                plugins.append(plugin)
+                _switch(plugin, disable)
+                if plugin.status == "found":
+                    _negotiate(plugin, requires)
+                if plugin.status == "found":
+                    _load(plugin, target, manager)
+            for path in local:
+                plugin = Plugin(Path(path).stem, str(path), "local")
+                plugins.append(plugin)
+                _load(plugin, functools.partial(_import_file, Path(path)), manager)
         registry = cls(plugins)
         registry._enforce(disable)
         return registry
@@ -149,6 +134,13 @@ class Registry:
             if bad:
                 lines = "\n".join(f"  {p.name} ({p.dist}): {p.state}: {p.reason}" for p in bad)
                 raise PegboardError(f"PEGBOARD_PLUGINS_STRICT=1 and not every plugin is ready:\n{lines}")
+
+    def insist(self, local: Sequence[str | Path]) -> Registry:
+        """This registry, where the local files that a person named are ready; an error where one is not."""
+        for plugin in self.plugins:
+            if plugin.dist in map(str, local) and plugin.status != "ready":
+                raise PegboardError(f"{plugin.dist} did not load ({plugin.phase}): {plugin.reason}")
+        return self
 
     def entries(self, kind: str) -> list[Entry]:
         """The parts of a kind that ready plugins offer, by name."""
@@ -195,14 +187,17 @@ class Registry:
                 )
                 error.__cause__ = plugin.error
                 return error
-        if not owner and (dist := _known(kind, name)):
+        dist = _known(kind, name)
+        if dist and owner in ("", dist) and not any(p.dist == dist for p in self.plugins):
             return UnknownPart(
                 f"{kind} {name!r} is part of {dist}, which is not installed", hint=f"pip install {dist}"
             )
         names = [e.part.name for e in self._entries[kind]]
         others = [k for k, entries in self._entries.items() if any(e.part.name == name for e in entries)]
         message = f"unknown {kind} {name!r}"
-        if others:
+        if owner and not any(owner in (p.name, p.dist) for p in self.plugins):
+            message = f"the plugin {owner!r} is not installed, so it offers no {kind} {name!r}"
+        elif others and kind not in others:
             message = f"{name!r} is {_article(others[0])}, not {_article(kind)}"
         elif owner:
             message = f"plugin {owner!r} offers no {kind} {name!r}"
@@ -253,10 +248,15 @@ def _installed() -> Iterator[tuple[Plugin, Callable[[], Any], list[str]]]:
     for name, _, dist, _ in found:  # earlier on sys.path wins, as for imports
         first.setdefault(name.lower().replace("_", "-"), dist)
     for name, point_name, dist, point in sorted(found, key=lambda f: f[:2]):
-        plugin = Plugin(point_name, name.lower().replace("_", "-"), dist.version)
+        plugin = Plugin(point_name, name.lower().replace("_", "-"), dist.version or "unknown")
         if first[plugin.dist] is not dist:
             plugin.status, plugin.reason = "shadowed", "another copy stands earlier on sys.path"
         yield plugin, point.load, dist.requires or []
+
+
+def installed() -> set[str]:
+    """Names and distributions of the installed plugins; runs no plugin code."""
+    return {name for plugin, _, _ in _installed() for name in (plugin.name, plugin.dist)}
 
 
 def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
@@ -269,14 +269,14 @@ def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
 
 def _negotiate(plugin: Plugin, requires: Sequence[str]) -> None:
     """Compare the plugin's own requirement on the core with this core, before its code is imported."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import Requirement
 
     for text in requires:
         try:
             need = Requirement(text)
-        except InvalidRequirement:
+            applies = need.marker is None or need.marker.evaluate({"extra": ""})
+        except ValueError:  # not a requirement, or a condition that cannot be decided
             continue
-        applies = need.marker is None or need.marker.evaluate({"extra": ""})
         if need.name.lower() == "pegboard" and applies:
             if not need.specifier.contains(__version__, prereleases=True):
                 plugin.status = "incompatible"
@@ -286,14 +286,19 @@ def _negotiate(plugin: Plugin, requires: Sequence[str]) -> None:
 
 def was_run(path: Path) -> bool:
     """Whether this process has run a Python file as a local plugin."""
-    module = sys.modules.get(f"pegboard_local_{path.stem}")
-    return module is not None and os.path.realpath(module.__file__ or "") == os.path.realpath(path)
+    return _module_name(path) in sys.modules
+
+
+def _module_name(path: Path) -> str:
+    """Two files of one name are two modules: types in a config class are looked up by it."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+    return f"pegboard_local_{path.stem}_{digest[:16]}"
 
 
 def _import_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
-    name = f"pegboard_local_{path.stem}"
+    name = _module_name(path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
@@ -319,15 +324,10 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
         manager.register(module, f"{plugin.dist}:{plugin.name}")
         phase = "hook"
         callers = manager.get_hookcallers(module) or []
-        for caller in callers:
-            if not caller.has_spec():
-                near = nearest(caller.name, [*HOOKS, "pegboard_recipes"])
-                raise PegboardError(
-                    f"unknown hook {caller.name!r}" + (f", did you mean {near[0]!r}?" if near else "")
-                )
+        check_hooks(module, [caller.name for caller in callers])
         phase = "collect"
         answers = {
-            caller.name: list(cast(Iterable[Any], impl.function() or ()))
+            caller.name: answered(caller.name, impl.function())
             for caller in callers
             for impl in caller.get_hookimpls()
             if impl.plugin is module
@@ -336,21 +336,21 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
         plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
         parts = [(hook, record) for hook, records in answers.items() for record in records]
         for hook, record in parts:
-            _check_record(hook, record)
+            check_record(hook, record)
         phase = "schema"
-        for _, record in parts:
-            _check_schema(record)
         plugin.parts = [record for _, record in parts]
-        _check_unique(plugin)
+        check_schemas(plugin.parts)
         plugin.status = "ready"
-        if plugin.milliseconds > SLOW:
+        if not (plugin.parts or plugin.recipes):
+            plugin.reason = "it offers nothing: its hooks returned no records"
+        elif plugin.milliseconds > SLOW:
             plugin.reason = f"slow: its import took {plugin.milliseconds:.0f} ms"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit at import, a pytest outcome: nothing may get through
         if module is not None and manager.is_registered(module):
             manager.unregister(module)
-        reason = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+        reason = _said(error)
         plugin.status, plugin.phase, plugin.error = "broken", phase, error
         plugin.reason = (
             reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
@@ -358,28 +358,9 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
         plugin.parts, plugin.recipes = [], []
 
 
-def _check_record(hook: str, record: Any) -> None:
-    wanted = HOOKS[hook]
-    if not isinstance(record, wanted):
-        names = " or ".join(cls.__name__ for cls in wanted)
-        raise PegboardError(f"{hook} returned {record!r}, expected {names} records")
-    if not isinstance(record.name, str) or not NAME.fullmatch(record.name):
-        raise PegboardError(f"{hook}: {record.name!r} is not a part name (lower case, digits, _ and -)")
-    if not callable(record.build):
-        raise PegboardError(f"{hook}: build of {record.name!r} is not a function")
-
-
-def _check_schema(record: Part[Any, Any]) -> None:
-    if not (isinstance(record.config, type) and dataclasses.is_dataclass(record.config)):
-        raise PegboardError(f"the config of {record.name!r} is {record.config!r}, expected a dataclass")
-    clash = {f.name for f in dataclasses.fields(record.config)} & record.reserved
-    if clash:
-        raise PegboardError(f"{record.config.__name__} has a field {min(clash)!r}, which is the core's own")
-
-
-def _check_unique(plugin: Plugin) -> None:
-    seen = set()
-    for part in plugin.parts:
-        if (part.kind, part.name) in seen:
-            raise PegboardError(f"two parts are called {part.kind} {part.name!r}")
-        seen.add((part.kind, part.name))
+def _said(error: BaseException) -> str:
+    try:
+        text = f"{type(error).__name__}: {error}".strip().removesuffix(":")
+        return text.encode("utf-8", "replace").decode()  # what cannot be printed is a question mark
+    except Exception:  # even its text is the plugin's code
+        return type(error).__name__

@@ -100,6 +100,26 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 @contextmanager
+def claimed(folder: Path) -> Iterator[str]:
+    """The text of a run's plan, while no other process may carry the run out.
+
+    A claim ends with its process, however that ends; and where that closes plan.txt, so only this opens it.
+    """
+    with (folder / "plan.txt").open("r+", encoding="utf-8", errors="replace") as file:
+        try:
+            import fcntl
+
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise PegboardError(
+                f"another process is training {folder}: wait for it, or end it, then resume"
+            ) from None
+        except (ImportError, OSError):  # a system or a disk without locks
+            pass
+        yield file.read()
+
+
+@contextmanager
 def signals(loop: Loop, which: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
     """The first signal lets the loop finish its step and save; a second one leaves at once.
 
@@ -112,7 +132,8 @@ def signals(loop: Loop, which: Sequence[signal.Signals] = (signal.SIGINT, signal
 
     def ask(number: int, frame: Any) -> None:
         if loop.halt:
-            os.write(2, b"\nleft at once; the last checkpoint is whole\n")
+            shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which a progress bar hides
+            os.write(2, shown + b"\nleft at once; the last checkpoint is whole\n")
             os._exit(128 + number)
         loop.halt = number
 

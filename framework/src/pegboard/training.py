@@ -18,11 +18,11 @@ from .config.nodes import Settings
 from .contracts import RunInfo, Table, Tracker
 from .data import Unreadable
 from .engine import checkpoint
-from .engine.evaluate import collect
+from .engine.evaluate import Halted, collect
 from .engine.guard import NotFinite
 from .engine.loop import Interrupted, Loop, choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
-from .errors import PegboardError
+from .errors import PegboardError, no_memory
 from .loading import load_into, read_saved
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
@@ -31,7 +31,7 @@ from .report.console import Console
 from .report.curves import draw_curves
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
-from .run import MetricsFile, make_folder, new_name, signals, write_json
+from .run import MetricsFile, claimed, make_folder, new_name, signals, write_json
 
 
 class Following:
@@ -59,7 +59,7 @@ def run_plan(settings: Settings, root: Path, console: Console) -> Path:
     folder = new_name(root, settings.name)
     with _prepared(settings, device) as precision:
         plan = make_plan(settings, read=True)
-        assembly = _assemble(plan, device, folder, console)
+        assembly = _assemble(plan, device, folder, console, anew=True)
         text = plan.explain()
         files = {
             "config.yaml": to_yaml(plan.settings.plain),
@@ -67,7 +67,8 @@ def run_plan(settings: Settings, root: Path, console: Console) -> Path:
             **provenance(plan, device),
         }
         make_folder(folder, files)
-        _carry_out(assembly, precision, folder, console, text)
+        with claimed(folder):
+            _carry_out(assembly, precision, folder, console, text)
     return folder
 
 
@@ -76,14 +77,14 @@ def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ())
     _refuse_links(folder)
     settings = check(read_saved(folder / "config.yaml", local))
     device = choose_device(settings.trainer.device)
-    with _prepared(settings, device) as precision:
-        text = (folder / "plan.txt").read_text("utf-8")
-        plan = make_plan(settings, read=True)
-        assembly = _assemble(plan, device, folder, console)
-        checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
+    checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
+    with _prepared(settings, device) as precision, claimed(folder) as text:
         checkpoint.recover(checkpoints)
-        if not checkpoint.history(checkpoints):
-            MetricsFile.rewind(metrics, -1)
+        anew = not checkpoint.history(checkpoints)
+        plan = make_plan(settings, read=True)
+        assembly = _assemble(plan, device, folder, console, anew)
+        if anew:
+            metrics.unlink(missing_ok=True)
             _carry_out(assembly, precision, folder, console, text)
             return folder
         where, manifest = checkpoint.find_whole(folder, console.warn)
@@ -128,10 +129,10 @@ def _fitting(what: str) -> Iterator[None]:
         raise PegboardError(f"{what} holds other things than this run needs: {cause}") from error
 
 
-def _assemble(plan: Plan, device: str, folder: Path, console: Console) -> Assembly:
-    """The objects of a run, started from saved weights where the config names some."""
+def _assemble(plan: Plan, device: str, folder: Path, console: Console, anew: bool) -> Assembly:
+    """The objects of a run; one that begins anew starts from saved weights where the config names some."""
     assembly = assemble(plan, device, folder)
-    if plan.settings.weights is not None:
+    if anew and plan.settings.weights is not None:
         for line in load_into(assembly.model, plan.settings.weights):
             console.say(f"weights: {line}")
     assert plan.splits is not None
@@ -153,7 +154,7 @@ def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
         except Exception as error:  # what happens in the loop was told already, with how to go on
             if isinstance(error, PegboardError) or (what := _machine(error)) is None:
                 raise
-            raise PegboardError(what) from error
+            raise PegboardError(f"the run did not begin: {what}") from error
 
 
 def _carry_out(
@@ -184,6 +185,12 @@ def _carry_out(
             loop.load_state_dict(state)
     with _fitting("environment.json"):
         surroundings = json.loads((folder / "environment.json").read_text("utf-8"))
+        written = checkpoint.digest(folder / "config.yaml")
+        if surroundings.get("config", written) != written:
+            console.warn(
+                f"{folder / 'config.yaml'} was changed after the run began: its values hold from now on, but "
+                "for what a checkpoint has of the optimizer, and the file alone does not repeat the run"
+            )
     info = RunInfo(
         folder=folder,
         name=plan.settings.name,
@@ -203,14 +210,16 @@ def _carry_out(
     try:
         with signals(loop):
             why = loop.run()
-        summary["status"] = "stopped" if why else "finished"
-        seconds = time.monotonic() - started
-        summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
-        summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
-        console.stop()
-        summary |= _finish(loop, following, folder, why)
-    except (Interrupted, KeyboardInterrupt):
+            seconds = time.monotonic() - started
+            summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
+            summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
+            console.stop()
+            summary |= _finish(loop, following, folder, why)
+            summary["status"] = "stopped" if why else "finished"
+    except (Interrupted, Halted, KeyboardInterrupt) as error:
         summary["status"], grace = "interrupted", SHORT_GRACE
+        if isinstance(error, Halted):  # after the last save
+            raise loop.interrupted() from None
         raise
     except Exception as error:
         summary["why"] = f"{type(error).__name__}: {error}".split("\n")[0]
@@ -233,15 +242,16 @@ def _tell(error: Exception, loop: Loop) -> PegboardError | None:
     """What happened and how to go on, for failures that are nobody's bug."""
     step = loop.progress.step
     if os.path.exists(loop.folder / "checkpoints" / "last"):  # unlike Path's, false where it may not look
-        named = "".join(f" --local {path}" for path in loop.settings.plugins.local)
-        on = f"the last checkpoint is whole; go on with: pegboard resume {loop.folder}{named}"
+        on = f"the last checkpoint is whole; go on with: {loop.go_on}"
     else:
         on = "nothing was saved yet"
     if isinstance(error, NotFinite):
+        stops = all(link.guard is not None and link.guard.mode == "stop" for link in loop.linked)
+        past = stops and not any(kit.closure for kit in loop.assembly.kits)
         return NotFinite(
             f"{error}; that update was not applied, and {on}\n"
-            "a smaller optimizer.lr, a warm-up or clipping usually mends it; "
-            "trainer.nonfinite=skip goes past it"
+            "a smaller optimizer.lr, a warm-up or clipping usually mends it"
+            + ("; trainer.nonfinite=skip goes past it" if past else "")
         )
     if isinstance(error, Unreadable):
         return Unreadable(f"the run stopped after step {step}: {error}\n{on}")
@@ -254,7 +264,7 @@ def _tell(error: Exception, loop: Loop) -> PegboardError | None:
 def _machine(error: Exception) -> str | None:
     """What the machine refused, where it was that."""
     text = str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
+    if no_memory(error):
         return (
             f"out of memory: {text.splitlines()[0] if text else 'no more to be had'}\n"
             "a smaller data.batch_size with trainer.accumulate gives the same updates in less memory"
@@ -268,10 +278,14 @@ def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> 
     """Measure the best weights on the held-out splits, and show what came of the run."""
     assembly, splits, progress, console = loop.assembly, loop.splits, loop.progress, following.console
     best = folder / "checkpoints" / "best"
-    checkpoint.fit_weights(
-        assembly.model, checkpoint.read_weights(best / checkpoint.WEIGHTS), True, str(best)
-    )
-    loop.halt = 0  # the rest takes a moment, and a signal now acts as it always does
+    try:
+        checkpoint.verify(best, checkpoint.read_manifest(best))
+    except PegboardError as error:  # it may be older than the checkpoint that a run was resumed from
+        console.warn(f"{error}; the last weights are measured instead")
+        progress.best, progress.best_step = None, progress.step
+    else:
+        weights = checkpoint.read_weights(best / checkpoint.WEIGHTS)
+        checkpoint.fit_weights(assembly.model, weights, True, str(best))
     held_out = [name for name in ("val", "test") if getattr(splits, name) is not None]
     figures = {name: loop.evaluate(name) for name in held_out}
     if "test" in figures:
@@ -285,6 +299,8 @@ def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> 
     if why:
         console.say(f"stopped early by {why}")
     best_of = f"best checkpoint, step {progress.best_step} of {progress.step}, by {loop.monitor}"
+    if progress.best is None:
+        best_of = f"last checkpoint, step {progress.step}"
     names = ["loss", *loop.metrics]
     console.table(best_of, ["split", *names], [[s, *(f[n] for n in names)] for s, f in figures.items()])
     console.say(f"run folder  {folder}\ncurves      {picture}")

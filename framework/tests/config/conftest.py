@@ -212,14 +212,15 @@ def parts() -> list[Any]:
     ]
 
 
-def make_registry(*more: Any) -> Registry:
-    first = Plugin("fakes", "pegboard-fakes", "1.0", status="ready", parts=parts())
-    return Registry([first, *more])
+@pytest.fixture
+def base() -> str:
+    """A right config, to be changed."""
+    return BASE
 
 
 @pytest.fixture
 def registry() -> Registry:
-    return make_registry()
+    return Registry([Plugin("fakes", "pegboard-fakes", "1.0", status="ready", parts=parts())])
 
 
 @pytest.fixture

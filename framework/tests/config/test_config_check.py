@@ -328,7 +328,7 @@ def test_local_plugins_are_found_beside_the_config_that_names_them(tmp_path: Pat
         ("{local: [mien.py]}", "plugins.local.0", "did you mean 'mine.py'?"),
         ("{local: [broken.py]}", "plugins.local.0", "did not load (import): SyntaxError"),
         ("{local: mine.py}", "plugins.local", "in brackets: local: [mine.py]"),
-        ("{disable: [no-such-plugin]}", "plugins.disable", "not installed"),
+        ("{disable: [no-such-plugin]}", "plugins.disable.0", "not installed"),
         ("{disabled: []}", "plugins.disabled", "did you mean 'disable'?"),
         ("[mine.py]", "plugins", "found the list"),
     ],

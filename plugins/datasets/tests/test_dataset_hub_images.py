@@ -84,6 +84,12 @@ def test_paths_in_a_table_are_relative_to_it(hub, tmp_path):
     torch.testing.assert_close(splits.train.inputs[0][:, 0, 1, 1] * 255 / 200, splits.train.target[:, 0])
 
 
+def test_a_column_that_holds_no_pictures_is_shown_with_the_row_it_stands_in(hub, tmp_path):
+    (tmp_path / "t.csv").write_text("\n".join(["file,y", *[f"{i}.png,{i % 2}" for i in range(10)]]))
+    with pytest.raises(PegboardError, match=r"column 'file', split 'train', row (\d) .*/\1.png'"):
+        hub(path=str(tmp_path / "t.csv"), inputs={"file": Input(kind="image")}, target="y")
+
+
 def test_pictures_are_brought_to_a_size_only_when_asked(hub, rows_cache, tmp_path):
     mixed = [picture(10 * i, size=(5, 4) if i % 2 else (6, 6)) for i in range(20)]
     path = parquet(tmp_path / "p.parquet", mixed, [0, 1] * 10)

@@ -260,7 +260,10 @@ WRONG = [
     ({"splits": SplitNames(val="dev")}, "there is no split 'dev'"),
     ({"inputs": {"colour": Input(kind="numbers")}}, "column 'colour' of split 'train' holds"),
     ({"inputs": {"width": Input(kind="text")}}, "column 'width' of split 'train' holds"),
-    ({"inputs": {"width": Input(kind="image")}}, "column 'width', row 0"),
+    (
+        {"inputs": {"width": Input(kind="image")}},
+        "split 'train', row 30 (0 is the first): 15.0",
+    ),
     ({"target": Target(column="colour", kind="values")}, "expected: numbers"),
     ({"target": Target(column="colour", kind="labels")}, "a list of labels"),
     ({"inputs": {"width": Input(length=5)}}, "length means nothing for a column of numbers"),
@@ -293,7 +296,7 @@ def test_an_empty_place_is_an_error_that_says_where(hub, tmp_path):
         hub(path=write(tmp_path / "l.parquet", table), inputs=("x",), target="y")
 
 
-def test_an_id_that_cannot_be_loaded_is_explained(hub, monkeypatch):
+def test_an_id_that_cannot_be_loaded_is_explained(hub, monkeypatch, tmp_path):
     import datasets
 
     def refuse(*args, **kwargs):
@@ -302,6 +305,10 @@ def test_an_id_that_cannot_be_loaded_is_explained(hub, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", refuse)
     monkeypatch.delenv("PEGBOARD_DATA", raising=False)
     with pytest.raises(PegboardError, match="'someone/something' could not be loaded: ConnectionError"):
+        hub(path="someone/something", inputs=("x",), target="y")
+    (tmp_path / "hub" / "someone" / "somethings").mkdir(parents=True)
+    monkeypatch.setenv("PEGBOARD_DATA", str(tmp_path))
+    with pytest.raises(PegboardError, match=r"has no 'someone/something' in .*'someone/somethings'"):
         hub(path="someone/something", inputs=("x",), target="y")
 
 
@@ -340,6 +347,29 @@ def test_a_folder_with_subsets_needs_the_name_of_one(hub, tmp_path):
         hub(**common, subset="larg")
     with pytest.raises(PegboardError, match=r"\['small', 'large'\]"):
         hub(**common)
+    (tmp_path / "d" / "README.md").unlink()
+    with pytest.raises(PegboardError, match="there is no subset 'large'"):
+        hub(**common, subset="large")
+
+
+@pytest.mark.parametrize("text", ["", "width,price\n"], ids=["no bytes", "only a head"])
+def test_a_local_file_without_rows_is_not_sought_on_the_hub(hub, tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(
+        PegboardError, match=r"t.csv' could not be loaded: .*\n  expected: files with rows"
+    ) as e:
+        hub(path=str(tmp_path / "t.csv"), inputs=("width",), target="price")
+    assert "hub" not in str(e.value).lower() and len(str(e.value).splitlines()) == 2
+
+
+def test_what_only_a_hub_id_or_a_folder_has_is_refused_beside_local_files(tmp_path):
+    def fields(path, **more):
+        return [p.field for p in check_hub(config(path=str(path), **more), Facts())]
+
+    path = write(tmp_path / "t.csv", rows())
+    assert fields(path, files={"train": "t.csv"}, subset="small") == ["files", "subset"]
+    assert fields(path, revision="v1") == fields(tmp_path, revision="v1") == ["revision"]
+    assert fields(tmp_path, files={"train": "t.csv"}, subset="small") == []
 
 
 def config(**fields) -> Hub:

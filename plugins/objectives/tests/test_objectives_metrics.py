@@ -87,6 +87,17 @@ def test_one_output_and_two_agree():
     assert set(one) == {"accuracy", "f1", "auroc", "ece"}
 
 
+def test_auroc_tells_confident_answers_apart():
+    # Every probability of the right class rounds to 1; only their log-odds order the samples.
+    output = torch.tensor([[30.0, 0, 0], [40, 0, 0], [50, 0, 0], [0, 30, 0], [0, 0, 30]])
+    target = torch.tensor([1, 0, 0, 1, 2])
+    objective = build("cross_entropy", Classes(3), metrics=("auroc",))
+    odds = [output[:, c] - output[:, np.arange(3) != c].logsumexp(-1) for c in range(3)]
+    each = [sk.roc_auc_score(target == c, odds[c]) for c in range(3)]
+    assert each[0] == 1
+    assert measure(objective, output, target)["auroc"] == pytest.approx(np.mean(each))
+
+
 def test_auroc_counts_ties_as_half():
     objective = build("hinge", Classes(2), metrics=("auroc",))
     output = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3]).float().unsqueeze(-1)

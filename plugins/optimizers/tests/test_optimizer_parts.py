@@ -4,14 +4,13 @@ import copy
 import inspect
 import io
 import pickle
-import subprocess
-import sys
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import pegboard_optimizers
 import pytest
 import torch
+from light import loaded
 from pegboard import Context, Facts, Optimizer, PegboardError
 from pegboard_optimizers import configs, factories
 from torch import nn
@@ -118,14 +117,12 @@ def test_every_dense_optimizer_of_torch_is_there():
 
 def test_importing_the_plugin_imports_neither_torch_nor_numpy():
     code = (
-        "import sys, pegboard_optimizers as p\n"
+        "import pegboard_optimizers as p\n"
         "from pegboard import Context\n"
         "for part in p.pegboard_optimizers():\n"
-        "    if part.kind == 'schedule': part.build(part.config(), Context(steps=10))(3)\n"
-        "print({'torch', 'numpy'} & set(sys.modules))"
+        "    if part.kind == 'schedule': part.build(part.config(), Context(steps=10))(3)"
     )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "set()"
+    assert not loaded(code)
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -116,6 +116,13 @@ def test_factors_stay_finite_and_never_negative_past_the_end(name, warmup):
     assert all(math.isfinite(f) and 0 <= f <= 1 + 1e-12 for f in found)
 
 
+@pytest.mark.parametrize(
+    ("name", "when"), [("exponential", {}), ("step", {"every": 1}), ("step", {"at": (1, 2)})]
+)
+def test_a_rate_that_grows_past_every_number_is_infinite(name, when):
+    assert factors(name, 3, gamma=1e200, **when) == [1, 1e200, math.inf]
+
+
 @pytest.mark.parametrize(("name", "end"), [("linear", 0.0), ("cosine", 0.0), ("exponential", 0.01)])
 def test_the_end_is_reached_when_the_run_is_over(name, end):
     assert factors(name, 101, 100, warmup=10)[100] == pytest.approx(end, abs=1e-12)

@@ -42,7 +42,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a mistake of the user's is one message on standard error and exit code 2."""
-    from ..errors import PegboardError
+    from ..errors import PegboardError, no_memory
 
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
@@ -73,6 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = getattr(error, "strerror", None) or str(error) or "out of memory"
         where = getattr(error, "filename", None)
         print(f"{what}: {where}" if where else what, file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not no_memory(error):
+            raise
+        print(f"out of memory: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
 
 

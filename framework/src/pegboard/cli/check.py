@@ -10,7 +10,7 @@ EXAMPLE = "pegboard check configs/quickstart.yaml model.hidden=[64]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file")
-    parser.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    parser.add_argument("overrides", nargs="*", default=[], help="values to change, as trainer.epochs=5")
     parser.add_argument("--full", action="store_true", help="print the config with every default")
     parser.add_argument("--quiet", action="store_true", help="print mistakes only")
 

@@ -10,7 +10,7 @@ EXAMPLE = "pegboard explain configs/quickstart.yaml optimizer.lr=0.01"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file")
-    parser.add_argument("overrides", nargs="*", help="values to change, as optimizer.lr=0.01")
+    parser.add_argument("overrides", nargs="*", default=[], help="values to change, as optimizer.lr=0.01")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,7 +21,8 @@ def run(args: argparse.Namespace) -> int:
     from ..errors import PegboardError
     from ..registry import Registry
 
-    text = json.dumps(schema(Registry.discover(local=args.local)), indent=2, ensure_ascii=False)
+    registry = Registry.discover(local=args.local).insist(args.local)
+    text = json.dumps(schema(registry), indent=2, ensure_ascii=False)
     if args.output is None:
         print(text)
         return 0

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..registry import KINDS, Registry
 
-    registry = Registry.discover(local=args.local)
+    registry = Registry.discover(local=args.local).insist(args.local)
     if args.name is None:
         lines = [line for kind in KINDS for line in _kind(kind, registry)]
         lines.append("everything about one of them: pegboard show NAME")
@@ -90,6 +90,7 @@ def _section(name: str, cls: type[Any]) -> Iterator[str]:
 def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     from ..config.fields import describe
     from ..config.sections import OPTIONS
+    from ..errors import PegboardError
 
     part = entry.part
     yield f"{part.kind} '{part.name}', of {entry.plugin.dist} {entry.plugin.version}"
@@ -97,7 +98,13 @@ def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     if part.deprecated:
         yield f"deprecated: {part.deprecated}"
     yield ""
-    fields = describe(part.config)
+    try:
+        fields = describe(part.config)
+    except Exception as error:  # a type that does not resolve, a default that fails
+        raise PegboardError(
+            f"the config class of {part.kind} {part.name!r} is a defect of {entry.plugin.dist}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     yield from _fields("keys", fields)
     if part.kind in OPTIONS:
         yield from _fields("keys of the core beside them", describe(OPTIONS[part.kind]))

@@ -10,7 +10,7 @@ EXAMPLE = "pegboard train configs/quickstart.yaml model.hidden=[64] trainer.epoc
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file")
-    parser.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    parser.add_argument("overrides", nargs="*", default=[], help="values to change, as trainer.epochs=5")
     parser.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     parser.add_argument("--quiet", action="store_true", help="print warnings and errors only")
 

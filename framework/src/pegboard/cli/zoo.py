@@ -15,12 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("recipe", help="its name, as pegboard zoo list gives it")
     train = actions.add_parser("train", help="train a recipe", epilog=f"example: {EXAMPLE}")
     train.add_argument("recipe", help="its name")
-    train.add_argument("overrides", nargs="*", help="values to change, as trainer.epochs=5")
+    train.add_argument("overrides", nargs="*", default=[], help="values to change, as trainer.epochs=5")
     train.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     record = actions.add_parser("record", help="train a recipe with several seeds and write its result.json")
     record.add_argument("recipe", nargs="+", help="names")
     record.add_argument(
-        "--seeds", type=int, default=3, help="how many seeds, the recipe's first (default: 3)"
+        "--seeds", type=_count, default=3, help="how many seeds, the recipe's first (default: 3)"
     )
     record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     table = actions.add_parser("table", help="make the table of a page anew from the result files")
@@ -57,6 +57,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         return _table(Path(args.page), args.check)
     return 0
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number of at least 1")
+    return int(text)
 
 
 def _row(recipe: object) -> list[object]:

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 import re
+import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..errors import PegboardError
-from ..nearest import nearest, score
+from ..nearest import meant, nearest, score
 from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
-from ..registry import Registry
+from ..registry import Registry, installed
 from ..specs import DataSpec
 from . import fit
 from .load import Loaded, Source, load, locate
@@ -23,7 +23,7 @@ from .merge import KEYED, merge, part_at
 from .nodes import Plugins, Settings, Trainer
 from .places import TOP, relocate
 from .read import bare, wrap
-from .report import ConfigError, Mistake, join, listed, shown
+from .report import ConfigError, Mistake, flow, join, listed, shown
 from .sections import Parts, Read, as_node
 from .settle import Whole, settle
 from .typed import About, build, convert
@@ -33,7 +33,7 @@ __all__ = ["ConfigError", "check", "refine"]
 SEED = Annotated[int, Ge(0)]
 RUN_NAME = Annotated[
     str,
-    Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a folder name: letters, digits, '.', '_' and '-'"),
+    Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a folder name: at most 100 letters, digits, '.', '_' and '-'"),
     Length(1, 100),
 ]
 
@@ -80,6 +80,7 @@ class _Checker:
         self.sections: dict[str, tuple[str, Any]] = {}  # section -> the key it stands under, its value
         self.reads: dict[str, Read] = {}  # dotted path -> part
         self.unfinished: list[Mistake] = []  # values that are still to be given
+        self.local: dict[str, str] = {}  # files of local plugins -> dotted path
 
     def run(self, registry: Registry | None, spec: DataSpec | None = None) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
@@ -131,7 +132,7 @@ class _Checker:
         origin = mistake.origin
         assert origin is not None  # every mistake was located
         other = origin.file != str(self.loaded.file)
-        return (bool(origin.word), other, origin.file, origin.line, origin.column)
+        return (origin.word is not None, other, origin.file, origin.line, origin.column)
 
     # The core's own keys.
     def _top(self) -> None:
@@ -143,7 +144,7 @@ class _Checker:
             if key in TOP:
                 continue
             names = ("extends", *TOP)
-            near = nearest(key, [n for n in names if n not in tree]) or nearest(key, names)
+            near = meant(key, names, tree)
             self.found.append(
                 Mistake(
                     path=join("", key),
@@ -192,7 +193,6 @@ class _Checker:
     # Plugins.
     def _local(self, plugins: Plugins) -> Plugins:
         """Local files relative to the config that names them; absolute, so that a copy finds them too."""
-        files = []
         key = self.sections.get("plugins", ("plugins", None))[0]
         for index, name in enumerate(plugins.local):
             path = f"{key}.local.{index}"
@@ -200,7 +200,7 @@ class _Checker:
             shown_file = Path(origin.file).parent / name if origin.file else Path(name)
             file = shown_file.absolute()
             if file.is_file():
-                files.append(str(file))
+                self.local.setdefault(str(file), path)
                 continue
             inside = {p.stem: p.name for p in file.parent.glob("*.py")} if file.parent.is_dir() else {}
             self._note(
@@ -209,21 +209,25 @@ class _Checker:
                 expected="a Python file, relative to this config",
                 nearest=tuple(inside[stem] for stem in nearest(file.stem, inside)),
             )
-        return replace(plugins, local=tuple(files))
+        return replace(plugins, local=tuple(self.local))
 
     def _discover(self, plugins: Plugins) -> Registry:
-        try:
-            registry = Registry.discover(local=plugins.local, disable=plugins.disable)
-        except PegboardError as error:
-            message, _, hint = str(error).partition("\n")
-            if not message.startswith("plugins.disable"):
-                raise
-            self._note("plugins.disable", message, hint=hint)
-            registry = Registry.discover(local=plugins.local)
+        key = self.sections.get("plugins", ("plugins", None))[0]
+        known = installed() if plugins.disable else set()
+        for index, name in enumerate(plugins.disable):
+            if name not in known:
+                self._note(
+                    f"{key}.disable.{index}",
+                    f"the plugin {name!r} is not installed",
+                    nearest=tuple(nearest(name, known)),
+                    hint="list them: pegboard plugins list",
+                )
+        disable = [name for name in plugins.disable if name in known]
+        registry = Registry.discover(local=plugins.local, disable=disable)
         for plugin in registry.plugins:
-            if plugin.dist in plugins.local and plugin.status != "ready":
-                place = f"plugins.local.{plugins.local.index(plugin.dist)}"
-                self._note(place, f"{plugin.dist} did not load ({plugin.phase}): {plugin.reason}")
+            if plugin.dist in self.local and plugin.status != "ready":
+                file = f"{plugin.dist}{_line(plugin.error, plugin.dist)}"
+                self._note(self.local[plugin.dist], f"{file} did not load ({plugin.phase}): {plugin.reason}")
         return registry
 
     # Parts.
@@ -258,6 +262,8 @@ class _Checker:
         if not isinstance(partial, Mapping):
             self._note(path, f"found {shown(partial)}", expected="a mapping of what differs for this player")
             return
+        if "players" in partial:
+            self._note(f"{path}.players", "a player has no players of its own", hint="remove it", at_key=True)
         whole = bare(merge(wrap(shared), wrap(dict(partial)), ("optimizer", "players", player)))
         inner: list[Mistake] = []
         parts = Parts(self.registry, inner)
@@ -277,10 +283,12 @@ class _Checker:
         if nodes is None:
             return
         if not isinstance(nodes, Mapping):
-            names = nodes if isinstance(nodes, list) else [nodes]
-            example = ", ".join(f"{n}: {{}}" for n in names if isinstance(n, str)) or "name: {}"
+            example: dict[str, Any] = {}
+            for node in nodes if isinstance(nodes, list) else [nodes]:
+                example |= node if isinstance(node, dict) else {node: {}} if isinstance(node, str) else {}
+            hint = f"write {key}: {flow(example or {'name': {}})}"
             wanted = "a mapping of names to settings"
-            self._note(key, f"found {shown(nodes)}", expected=wanted, hint=f"write {key}: {{{example}}}")
+            self._note(key, f"found {shown(nodes)}", expected=wanted, hint=hint)
             return
         for name, node in nodes.items():
             path = join(key, name)
@@ -342,6 +350,14 @@ class _Checker:
         read = fit.defaults(made, "objective", self.parts)
         self._keep("objective", read)
         return read
+
+
+def _line(error: BaseException | None, file: str) -> str:
+    """`:line` of a file in which an error arose, where one of its lines did it."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f":{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__ if error else None)
+    return next((f":{frame.lineno}" for frame in reversed(frames) if frame.filename == file), "")
 
 
 def _folder(text: str) -> str:

@@ -128,7 +128,6 @@ def fit_tricks(
                 path=f"regularizers.{key}.sites",
                 message=f"{key} hangs on {listed(wanted)}, where the {model.what} has no pegs",
                 expected=f"at least one of {listed(sites)}",
-                hint=f"set sites: [{sites[-1]}]",
             )
 
 

@@ -221,13 +221,17 @@ def _flatten(node: Node, path: str, loaded: Loaded) -> Any:
         loaded.values[path] = node.at
         if node.blank:
             loaded.blank.add(path)
-    if part_at(tuple(path.split("."))):
-        node = as_mapping(node, tuple(path.split(".")))
     if isinstance(node.value, dict):
-        return {k: _flatten(v, join(path, k), loaded) for k, v in node.value.items()}
+        inner = {join(path, k): (k, v) for k, v in node.value.items()}
+        return {k: _flatten(_written_out(v, at), at, loaded) for at, (k, v) in inner.items()}
     if isinstance(node.value, list):
         return [_flatten(v, join(path, i), loaded) for i, v in enumerate(node.value)]
     return node.value
+
+
+def _written_out(node: Node, path: str) -> Node:
+    steps = tuple(path.split("."))
+    return as_mapping(node, steps) if part_at(steps) else node
 
 
 def _python(value: Any, path: tuple[str, ...], mistakes: list[Mistake], around: tuple[int, ...] = ()) -> Node:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..parts import Dataset, Model, ObjectivePart, Optimizer, Part, Regularizer, Schedule, TrackerPart
-from .read import Node
+from .read import Node, switched
 
 PARTS: dict[str, type[Part[Any, Any]]] = {
     "data": Dataset,
@@ -14,8 +14,6 @@ PARTS: dict[str, type[Part[Any, Any]]] = {
     "objective": ObjectivePart,
 }
 KEYED: dict[str, type[Part[Any, Any]]] = {"regularizers": Regularizer, "trackers": TrackerPart}
-
-SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 
 Path = tuple[str, ...]
 
@@ -67,11 +65,6 @@ def as_mapping(node: Node, path: Path) -> Node:
     if isinstance(node.value, str):
         return Node({"name": Node(node.value, node.at, node.at)}, node.at, node.key)
     return node
-
-
-def switched(value: Any) -> bool | None:
-    """Whether a value switches a part on or off; None where it does neither."""
-    return value if isinstance(value, bool) else SWITCHES.get(value) if isinstance(value, str) else None
 
 
 def _name(node: Node, path: Path) -> str | None:

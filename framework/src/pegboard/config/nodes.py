@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..parts import Ge, Gt, Matches
+from ..parts import Ge, Gt, Le, Matches
 from ..specs import DataSpec
 
 if TYPE_CHECKING:
     from ..registry import Entry, Registry
+
+MOST = 10**9  # of what torch counts or allocates; more is a slip
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """How the samples of a data set are batched; stands beside the data set's own fields."""
 
-    batch_size: Annotated[int, Ge(1)] = 64  # samples in a training batch
-    eval_batch_size: Annotated[int, Ge(1)] | None = None  # samples in an evaluation batch
+    batch_size: Annotated[int, Ge(1), Le(MOST)] = 64  # samples in a training batch
+    eval_batch_size: Annotated[int, Ge(1), Le(MOST)] | None = None  # samples in an evaluation batch
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
-    workers: Annotated[int, Ge(0)] = 0  # processes that read ahead, where data is not held in memory
+    workers: Annotated[int, Ge(0), Le(1024)] = 0  # processes that read ahead data that is not in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class Trainer:
         "auto"  # auto takes a GPU where there is one
     )
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 on CUDA, else fp32
-    accumulate: Annotated[int, Ge(1)] = 1  # batches summed up to one update
+    accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
     eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split
     log_every: Annotated[int, Ge(1)] = 50  # updates between rows of the training loss
     monitor: str | None = None  # figure that decides which checkpoint is best, as val/accuracy
@@ -58,7 +60,7 @@ class Trainer:
     save_every: Annotated[int, Ge(1)] | None = None  # updates between checkpoints, besides evaluations
     save_minutes: Annotated[float, Gt(0)] = 10.0  # minutes after which a checkpoint is due at the latest
     keep: Annotated[int, Ge(1)] = 2  # newest checkpoints that stay, besides the best
-    threads: Annotated[int, Ge(1)] | None = None  # CPU threads of torch; None leaves its default
+    threads: Annotated[int, Ge(1), Le(1024)] | None = None  # CPU threads of torch; null leaves its default
     deterministic: bool = True  # refuse kernels whose result depends on timing
 
 
@@ -77,10 +79,10 @@ class Origin:
     file: str = ""  # "" for a value from Python
     line: int = 0  # 1 for the first, 0 for the file as a whole
     column: int = 0  # 1 for the first
-    word: str = ""  # the command-line word, where it came from there
+    word: str | None = None  # the command-line word, where it came from there
 
     def __str__(self) -> str:
-        if self.word:
+        if self.word is not None:
             return f"command line, {self.word!r}"
         place = f":{self.line}:{self.column}" if self.line else ""
         return f"{self.file}{place}" if self.file else "config"

@@ -46,7 +46,7 @@ class _Places:
         parent = mistake.path.removesuffix(join("", key)).rstrip(".")
         here = max((score(key, n) for n in mistake.nearest), default=0.0)
         siblings = self.siblings(parent, key) if here < CUTOFF else []
-        if "." in key and key.split(".")[0] in TOP:
+        if "." in key and key.split(".")[0] in (*TOP, *mistake.nearest):
             return replace(mistake, hint=_nested(key), nearest=())
         if not parent and (hint := self.part(key)):
             return replace(mistake, hint=hint, nearest=())

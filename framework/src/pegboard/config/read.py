@@ -22,6 +22,7 @@ DEEPEST = 60  # levels of nesting
 LARGEST = 2**20  # bytes of a file
 
 _BOOL = {word: word.lower() == "true" for word in ("true", "True", "TRUE", "false", "False", "FALSE")}
+_SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 _NULL = ("", "~", "null", "Null", "NULL")
 _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
@@ -237,6 +238,13 @@ class _Builder:
         message = "an empty key" if name is None else f"the key {key.value!r} is {shown(name)}, not a text"
         self.note(key, path, message, hint)
         return None
+
+
+def switched(value: Any) -> bool | None:
+    """Whether a value says yes or no, YAML 1.1's words for it included; None where it does neither."""
+    if isinstance(value, bool):
+        return value
+    return _SWITCHES.get(value.lower()) if isinstance(value, str) else None
 
 
 def scalar(text: str) -> Any:

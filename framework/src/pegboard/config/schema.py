@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..parts import Ge, Gt, Le, Length, Lt, Matches, Part
-from ..registry import Registry
+from ..parts import Ge, Gt, Le, Length, Lt, Matches
+from ..registry import Entry, Registry
 from .fields import Field, describe, members, options, plain, split
 from .merge import KEYED, PARTS
 from .nodes import Plugins, Trainer
-from .sections import OPTIONS
+from .sections import OPTIONS, part_fields
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _SIMPLE: dict[Any, dict[str, Any]] = {
@@ -33,9 +33,9 @@ def schema(registry: Registry) -> dict[str, Any]:
     defs: dict[str, Any] = {"interpolation": {"type": "string", "pattern": r"\$\{.*\}"}}
     for kind in (*PARTS.values(), *KEYED.values()):
         for entry in registry.entries(kind.kind):
-            defs[f"{kind.kind}.{registry.reference(entry)}"] = _part(entry.part)
+            defs[f"{kind.kind}.{registry.reference(entry)}"] = _part(entry)
     for entry in registry.entries("schedule"):
-        defs[f"schedule.{registry.reference(entry)}"] = _part(entry.part)
+        defs[f"schedule.{registry.reference(entry)}"] = _part(entry)
     defs["schedule"] = _node("schedule", registry)
     properties: dict[str, Any] = {
         "extends": {
@@ -51,8 +51,8 @@ def schema(registry: Registry) -> dict[str, Any]:
         },
         **{section: _node(kind.kind, registry) for section, kind in PARTS.items()},
         **{section: _keyed(kind.kind, registry) for section, kind in KEYED.items()},
-        "trainer": _object(Trainer),
-        "plugins": _object(Plugins),
+        "trainer": _object(describe(Trainer)),
+        "plugins": _object(describe(Plugins)),
     }
     return {
         "$schema": DRAFT,
@@ -98,24 +98,25 @@ def _keyed(kind: str, registry: Registry) -> dict[str, Any]:
     }
 
 
-def _part(part: Part[Any, Any]) -> dict[str, Any]:
+def _part(entry: Entry) -> dict[str, Any]:
     """The keys of a part: its own, and those of the core that stand beside them."""
-    made = _object(part.config)
+    part = entry.part
+    made = _object(part_fields(entry))
     made["description"] = part.summary
     own = made["properties"]
     own["name"] = {"type": "string", "description": f"which {part.kind}"}
     if part.kind in OPTIONS:
-        own.update(_object(OPTIONS[part.kind])["properties"])
+        own.update(_object(describe(OPTIONS[part.kind]))["properties"])
     if part.kind == "optimizer":
         own["schedule"] = {"description": "how the learning rate changes", "$ref": "#/$defs/schedule"}
         own["players"] = {"description": "what differs for a player, by its name", "type": "object"}
     return made
 
 
-def _object(cls: type[Any]) -> dict[str, Any]:
+def _object(fields: Iterable[Field]) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {field.name: _field(field) for field in describe(cls)},
+        "properties": {field.name: _field(field) for field in fields},
         "additionalProperties": False,
     }
 
@@ -169,5 +170,5 @@ def _single(hint: Any) -> dict[str, Any]:
     if container in (dict, Mapping):
         return {"type": "object", "additionalProperties": _type(args[1]) if args else {}}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _object(hint)
+        return _object(describe(hint))
     return {}

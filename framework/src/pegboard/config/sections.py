@@ -87,10 +87,11 @@ class Parts:
         self, entry: Entry, path: str, node: Mapping[str, Any], given: Mapping[str, Any], guessed: bool
     ) -> Read:
         part = entry.part
+        own = {f.name: f.hint for f in describe(OPTIONS[part.kind])} if part.kind in OPTIONS else {}
         about = About(
             what=f"{part.kind} {part.name!r}",
-            also=sorted(part.reserved - {"name"}),
-            listing=f"pegboard show {self.registry.reference(entry)}",
+            also={name: own.get(name, Any) for name in sorted(part.reserved - {"name"})},
+            listing=f"pegboard show {self.registry.reference(entry)}" + entry.plugin.option,
         )
         config = options = None
         try:
@@ -98,9 +99,7 @@ class Parts:
         except Exception as error:  # a type hint that does not resolve is the plugin's fault
             self.defect(entry, path, "its config class", error)
         if part.kind in OPTIONS:
-            cls = OPTIONS[part.kind]
-            own = {f.name: node[f.name] for f in describe(cls) if f.name in node}
-            options = build(cls, own, path, self.found)
+            options = build(OPTIONS[part.kind], {k: v for k, v in node.items() if k in own}, path, self.found)
         return Read(path=path, entry=entry, config=config, options=options, guessed=guessed)
 
     def defect(self, entry: Entry, path: str, where: str, error: BaseException) -> None:
@@ -122,7 +121,7 @@ class Parts:
             return self.registry.lookup(kind, name), False
         except UnknownPart as error:
             names = [e.part.name for e in self.registry.entries(kind)]
-            near = nearest(name, [*names, *error.nearest]) or [n for n in error.nearest if ":" in n]
+            near = nearest(name, [*names, *error.nearest]) if name not in names else list(error.nearest)
             hint = error.hint
             for other in ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker"):
                 if other != kind and any(e.part.name == name for e in self.registry.entries(other)):

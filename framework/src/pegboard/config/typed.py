@@ -9,21 +9,19 @@ import operator
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..nearest import nearest
+from ..nearest import meant, nearest, score
 from ..parts import Ge, Gt, Le, Length, Lt, Matches
 from .fields import Field, describe, members, options, split, words
-from .read import scalar
+from .read import scalar, switched
 from .report import Mistake, flow, join, listed, shown
 
 C = TypeVar("C")
 BAD: Any = object()  # what stands for a value that was wrong
 
-_WORDS = {"yes": True, "on": True, "no": False, "off": False}
-_NUMERIC = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _LISTS = (list, tuple, Sequence, set, frozenset)
 _RANGES: dict[type[Any], Callable[[float, float], bool]] = {
     Ge: operator.ge,
@@ -38,7 +36,7 @@ class About:
     """What a message says of the node whose keys are checked."""
 
     what: str = "it"  # "model 'name'"
-    also: Collection[str] = ()  # keys beside those of the dataclass
+    also: Mapping[str, Any] = field(default_factory=dict)  # keys beside those of the dataclass, their types
     listing: str = ""  # the command that lists its keys
 
 
@@ -49,19 +47,19 @@ def build(
     about = about or About(what=path or "the config")
     known = {f.name: f for f in describe(cls)}
     before = len(found)
-    meant = _unknown_keys(known, data, path, found, about)
+    guessed = _unknown_keys(known, data, path, found, about)
     values: dict[str, Any] = {}
-    for name, field in known.items():
+    for name, key in known.items():
         place = join(path, name)
         if name in data:
-            values[name] = convert(field.hint, data[name], place, found)
-        elif field.required and name not in meant:
-            note = f" ({field.comment})" if field.comment else ""
+            values[name] = convert(key.hint, data[name], place, found)
+        elif key.required and name not in guessed:
+            note = f" ({key.comment})" if key.comment else ""
             found.append(
                 Mistake(
                     path=place,
                     message=f"{about.what} needs the key {name!r}{note}",
-                    expected=field.type,
+                    expected=key.type,
                     hint=about.listing and f"all keys: {about.listing}",
                     absent=True,
                 )
@@ -81,26 +79,31 @@ def _unknown_keys(
     known: Mapping[str, Field], data: Mapping[str, Any], path: str, found: list[Mistake], about: About
 ) -> set[str]:
     """Note keys that nobody knows; gives the known keys that they were probably meant for."""
-    names = [*known, *about.also]
-    meant = set()
-    for key in data:
-        if key in names:
+    types = {name: field.hint for name, field in known.items()} | dict(about.also)
+    names = list(types)
+    guessed = set()
+    for key, value in data.items():
+        if key in types:
             continue
-        near = nearest(key, [n for n in names if n not in data]) or nearest(key, names)
-        near = near or _by_comment(key, known) or _by_value(data[key], known, data)
-        meant.update(near[:1])
+        near = meant(key, names, data) or _by_comment(key, known) or _by_value(value, known, data)
+        guessed.update(near[:1])
+        glued = _glued(key, value, names)
         found.append(
             Mistake(
                 path=join(path, key),
                 message=f"unknown key {key!r} of {about.what}",
                 expected=f"one of {listed(names)}" if names else "no keys here",
                 nearest=tuple(near),
-                hint=_glued(key, data[key], names) or (about.listing and f"all keys: {about.listing}"),
+                hint=glued or (about.listing and f"all keys: {about.listing}"),
                 at_key=True,
                 unknown=key,
             )
         )
-    return meant
+        if near and near[0] not in data and not glued and score(key, near[0]) >= 0.75:
+            wrong: list[Mistake] = []
+            convert(types[near[0]], value, join(path, key), wrong)  # its value may be wrong as well
+            found += [dataclasses.replace(m, hint=m.hint.replace(f"{key}:", f"{near[0]}:")) for m in wrong]
+    return guessed
 
 
 def _glued(key: str, value: Any, names: Collection[str]) -> str:
@@ -157,7 +160,8 @@ def _union(hint: Any, bare: Any, ranges: tuple[Any, ...], value: Any, path: str,
     best = attempts[0][1] if len(attempts) == 1 else shaped[0] if len(shaped) == 1 else []
     whole = len(best) == 1 and best[0].path == path
     if whole:  # say all that is allowed, not only the alternative that came closest
-        best = [dataclasses.replace(best[0], expected=words(hint))]
+        reason = best[0].hint or _reason(hint, value, path.rpartition(".")[2])
+        best = [dataclasses.replace(best[0], expected=words(hint), hint=reason)]
     found += best or [_wrong(hint, value, path)]
     return BAD
 
@@ -189,7 +193,7 @@ def _single(hint: Any, whole: Any, value: Any, path: str, found: list[Mistake]) 
     if options(hint):
         return _choice(hint, value)
     if hint is bool:
-        return value if isinstance(value, bool) else _WORDS.get(str(value).lower(), BAD)
+        return BAD if (on := switched(value)) is None else on
     if hint in (int, float):
         return _number(hint, value)
     if hint in (str, Path):
@@ -212,7 +216,7 @@ def _number(hint: Any, value: Any) -> Any:
     try:
         if hint is float:
             return float(value)
-        return int(value) if value == int(value) else BAD
+        return int(value) if value == int(value) and abs(value) < 2**63 else BAD  # torch's are of 64 bits
     except (OverflowError, ValueError):  # infinite, or an integer larger than any float
         return BAD
 
@@ -296,6 +300,10 @@ def _reason(hint: Any, value: Any, key: str) -> str:
     wanted = [split(m)[0] for m in members(bare) if m is not type(None)]
     containers = [typing.get_origin(w) or w for w in wanted]
     key = "" if key.isdecimal() else f"{key}: "
+    if value == "None" and type(None) in members(bare):
+        return f"for none: {key}null"
+    if isinstance(value, int | float) and int in wanted and abs(value) >= 2**63:
+        return "a whole number has at most 64 bits"
     if isinstance(value, str) and (int in wanted or float in wanted):
         return _text_for_number(value, key, float in wanted)
     if isinstance(value, str) and bool in wanted and value.lower() in ("true", "false"):
@@ -328,10 +336,10 @@ def _for_list(hint: Any, wanted: list[Any], value: Any, key: str) -> str:
 
 def _text_for_number(text: str, key: str, fraction: bool) -> str:
     text = text.strip()
-    if _NUMERIC.fullmatch(text):
-        if "_" in text:
-            return f"without underscores: {key}{text.replace('_', '')}"
+    if isinstance(scalar(text), int | float) and not isinstance(scalar(text), bool):
         return f"without quotes: {key}{text}"
+    if "_" in text and isinstance(scalar(text.replace("_", "")), int | float):
+        return f"without underscores: {key}{text.replace('_', '')}"
     if re.fullmatch(r"[-+]?\d+,\d+", text):
         return f"with a decimal point: {key}{text.replace(',', '.')}"
     if fraction and re.fullmatch(r"\d+(\.\d+)?\s*%", text):

@@ -59,7 +59,7 @@ def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Map
         raise OSError(
             errno.EIO, f"{said} ({shutil.disk_usage(part).free // 1024} KiB are free on the disk)"
         ) from error
-    hashes = {name: _digest(part / name) for name in (WEIGHTS, STATE)}
+    hashes = {name: digest(part / name) for name in (WEIGHTS, STATE)}
     text = json.dumps({"format": FORMAT, **manifest, "sha256": hashes}, indent=1)
     (part / MANIFEST).write_text(text + "\n", "utf-8")
     for name in (WEIGHTS, STATE, MANIFEST):
@@ -110,16 +110,20 @@ def history(folder: Path) -> list[Path]:
     return sorted((p for p in folder.glob("step-*") if p.is_dir()), reverse=True)
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints and the best, and what a killed process left."""
+def prune(folder: Path, keep: int, newest: Path) -> None:
+    """Remove all but `newest`, the checkpoints before it up to `keep`, and the best, and what was left over.
+
+    Later steps than `newest` are damaged: the run was resumed from before them. They do not count.
+    """
     best = (folder / "best").resolve()
-    for path in history(folder)[keep:]:
+    for path in [p for p in history(folder) if p.name <= newest.name][keep:]:
         if path.resolve() != best:
             _discard(path)
     _sweep(folder)
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -137,6 +141,8 @@ def find(ref: str | Path, which: str = "best") -> Path:
 
     `which` is "best" or "last"; a run without a best checkpoint gives its last.
     """
+    if which not in ("best", "last"):
+        raise PegboardError(f"there is no {which!r} checkpoint: expected best or last")
     path = Path(ref)
     if (path / MANIFEST).is_file():
         return path
@@ -203,7 +209,7 @@ def verify(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
             raise PegboardError(f"the manifest of checkpoint {checkpoint} is damaged: no hash of {name!r}")
         if not (checkpoint / name).is_file():
             raise PegboardError(f"checkpoint {checkpoint} lacks its file {name!r}")
-        if _digest(checkpoint / name) != hashes[name]:
+        if digest(checkpoint / name) != hashes[name]:
             raise PegboardError(f"{checkpoint / name} is damaged: its hash is not the one in the manifest")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -63,22 +64,36 @@ class Progress:
     best_step: int = 0
 
 
+def loss_names(assembly: Assembly) -> list[str]:
+    """What the training loss of each player is called in a row."""
+    names = [kit.player.name for kit in assembly.kits]
+    return ["train/loss"] if len(names) == 1 else [f"train/{name}/loss" for name in names]
+
+
 def choose_monitor(assembly: Assembly, splits: Splits) -> tuple[str, bool]:
     """The figure that decides which checkpoint is best, and whether more of it is better."""
     trainer, objective = assembly.plan.settings.trainer, assembly.objective
-    metrics, (own, mode) = objective.metrics(), objective.monitor
-    known = {"train/loss"} | ({f"val/{name}" for name in ("loss", *metrics)} if splits.val else set())
-    name = trainer.monitor or (f"val/{own}" if splits.val else "train/loss")
+    metrics, (own, mode), losses = objective.metrics(), objective.monitor, loss_names(assembly)
+    known = {*losses} | ({f"val/{name}" for name in ("loss", *metrics)} if splits.val else set())
+    name = trainer.monitor or (f"val/{own}" if splits.val else losses[0])
     if name not in known:
         near = nearest(name, known)
         raise PegboardError(
             f"trainer.monitor is {name!r}, which this run does not measure: expected one of "
             f"{', '.join(sorted(known))}" + (f"; did you mean {near[0]!r}?" if near else "")
         )
-    if name != f"val/{own}":
+    if trainer.mode is not None:
+        mode = trainer.mode
+    elif name != f"val/{own}":
         metric = metrics.get(name.removeprefix("val/"))
-        mode = "max" if getattr(metric, "higher_is_better", False) else "min"
-    return name, (trainer.mode or mode) == "max"
+        higher = getattr(metric, "higher_is_better", None) if metric is not None else False  # of a loss
+        if higher is None:  # a wrong guess would keep the worst checkpoint as the best
+            raise PegboardError(
+                f"trainer.monitor is {name!r}, which does not say whether more of it is better: "
+                "set trainer.mode to min or max"
+            )
+        mode = "max" if higher else "min"
+    return name, mode == "max"
 
 
 class Loop:
@@ -191,14 +206,15 @@ class Loop:
                 self.counts[player] += finite.sum()
                 kept.clear()
 
-    def _means(self) -> list[float]:
-        """The mean loss of each player since the row before; numbers that are not finite end the run."""
+    def _means(self) -> dict[str, float]:
+        """The mean loss of each player that moved since the row before; if none was finite, the run ends."""
         self._flush()
         self._check_finite()
         counts = [int(c) for c in self.counts]
         if self.progress.step > self.progress.logged and not any(counts):
             raise NotFinite(f"no update since step {self.progress.logged} had a finite loss")
-        means = [float(s) / max(c, 1) for s, c in zip(self.sums, counts, strict=True)]
+        named = zip(loss_names(self.assembly), self.sums, counts, strict=True)
+        means = {name: float(total) / count for name, total, count in named if count}
         for total in (*self.sums, *self.counts):
             total.zero_()
         return means
@@ -226,9 +242,7 @@ class Loop:
         """A row with the mean training loss since the row before."""
         progress = self.progress
         row: dict[str, Any] = {"step": progress.step, "epoch": round(progress.step / self.steps_per_epoch, 4)}
-        names = [kit.player.name for kit in self.assembly.kits]
-        for name, mean in zip(names, self._means(), strict=True):
-            row["train/loss" if len(names) == 1 else f"train/{name}/loss"] = mean
+        row |= self._means()
         row["lr"] = self.assembly.kits[0].optimizer.param_groups[0]["lr"]
         skipped = sum(linked.guard.skipped for linked in self.linked if linked.guard is not None)
         if skipped:
@@ -266,8 +280,9 @@ class Loop:
             verdict = judge(row)
             if isinstance(verdict, Stop) and not progress.stopped:
                 progress.stopped = f"{key}: {verdict}"
-        value = row[self.monitor]
-        better = progress.best is None or (value > progress.best if self.higher else value < progress.best)
+        value, best = row.get(self.monitor, math.nan), progress.best
+        # Whatever comes after a nan is better than it, for else nothing ever would be.
+        better = best is None or math.isnan(best) or (value > best if self.higher else value < best)
         if better:
             progress.best, progress.best_step = value, progress.step
         self.save(("last", "best") if better else ("last",), row)
@@ -282,11 +297,18 @@ class Loop:
 
     def _interrupted(self) -> NoReturn:
         self.save(("last",), {})
-        raise Interrupted(
-            f"stopped by a signal after step {self.progress.step}, saved; go on with: "
-            f"pegboard resume {self.folder}",
-            self.halt,
-        )
+        raise self.interrupted()
+
+    def interrupted(self) -> Interrupted:
+        """What ends a run that a signal asked to end, once it is saved."""
+        text = f"stopped by a signal after step {self.progress.step}, saved; go on with: {self.go_on}"
+        return Interrupted(text, self.halt)
+
+    @property
+    def go_on(self) -> str:
+        """The command that takes the run up again."""
+        local = [word for path in self.settings.plugins.local for word in ("--local", path)]
+        return shlex.join(["pegboard", "resume", str(self.folder), *local])
 
     def save(self, aliases: Sequence[str], figures: Mapping[str, Any]) -> None:
         """Write a checkpoint, point the aliases at it and remove old ones."""
@@ -304,12 +326,12 @@ class Loop:
             path = checkpoint.save(folder, self.assembly.model, self.state_dict(), manifest)
             for alias in aliases:
                 checkpoint.point(folder, alias, path)
-            checkpoint.prune(folder, self.settings.trainer.keep)
+            checkpoint.prune(folder, self.settings.trainer.keep, path)
         except OSError as error:
+            before = "the checkpoint before it is whole; " if self.progress.step else ""
             raise PegboardError(
                 f"cannot save step {self.progress.step} in {folder}: {error.strerror or error}\n"
-                "the checkpoint before it is whole; with room to write, go on with: "
-                f"pegboard resume {self.folder}"
+                f"{before}with room to write, go on with: {self.go_on}"
             ) from None
         self.saved_at = time.monotonic()
         self.watcher.saved(path, aliases)
@@ -336,7 +358,18 @@ class Loop:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave, into a loop made from the same plan."""
         a = self.assembly
-        self.progress = Progress(**state["progress"])
+        self.progress = progress = Progress(**state["progress"])
+        numbers = (progress.step, progress.epoch, progress.position, progress.logged, progress.best_step)
+        if not all(type(n) is int and n >= 0 for n in numbers) or type(progress.best) not in (
+            float,
+            type(None),
+        ):
+            raise ValueError(f"{progress}")
+        if progress.position > self.steps_per_epoch:  # an epoch that cannot end
+            raise PegboardError(
+                f"the checkpoint was saved after update {progress.position} of an epoch, which now has "
+                f"{self.steps_per_epoch}: put the data or config.yaml back as they were"
+            )
         for kit, saved in zip(a.kits, state["optimizers"], strict=True):
             kit.optimizer.load_state_dict(saved)
         self.linked = [link(a, kit, self.precision) for kit in a.kits]  # their groups are new objects

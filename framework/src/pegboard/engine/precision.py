@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ class Precision:
 
 
 def choose_device(name: str) -> str:
-    """The device that a config means; one that is not there is an error."""
+    """The device that a config or a person means; one that is not there is an error."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|mps", name):
+        raise PegboardError(f"unknown device {name!r}: expected auto, cpu, cuda, cuda:N or mps")
     if name == "auto":
         if torch.cuda.is_available():
             return "cuda"
@@ -45,10 +48,10 @@ def choose_device(name: str) -> str:
         count = torch.cuda.device_count()
         if int(number or 0) >= count:
             raise PegboardError(
-                f"trainer.device is {name!r}, but torch sees {count} CUDA devices; use auto or cpu"
+                f"the device is to be {name!r}, but torch sees {count} CUDA devices; use auto or cpu"
             )
     if kind == "mps" and not torch.backends.mps.is_available():
-        raise PegboardError("trainer.device is 'mps', which is not available here; use auto or cpu")
+        raise PegboardError("the device is to be 'mps', which is not available here; use auto or cpu")
     return name
 
 

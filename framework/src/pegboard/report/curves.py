@@ -37,5 +37,6 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Pa
         axes.grid(alpha=0.25)
         axes.legend(fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=11)
+    path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pegboard import Context, Dataset, DataSpec, Splits, hookimpl
@@ -47,76 +48,28 @@ __all__ = [
 ]
 
 
-def _digits(config: Digits, context: Context) -> Splits:
-    from . import embedded
+def _embedded(name: str) -> Callable[[Any, Context], Splits]:
+    """A build function for a data set of scikit-learn, imported when it is called."""
 
-    return embedded.digits(config)
+    def build(config: Any, context: Context) -> Splits:
+        from . import embedded
 
+        splits: Splits = getattr(embedded, name)(config)
+        return splits
 
-def _iris(config: Iris, context: Context) -> Splits:
-    from . import embedded
-
-    return embedded.iris(config)
-
-
-def _wine(config: Wine, context: Context) -> Splits:
-    from . import embedded
-
-    return embedded.wine(config)
+    return build
 
 
-def _breast_cancer(config: BreastCancer, context: Context) -> Splits:
-    from . import embedded
+def _made(name: str) -> Callable[[Any, Context], Splits]:
+    """A build function for a made data set, imported when it is called."""
 
-    return embedded.breast_cancer(config)
+    def build(config: Any, context: Context) -> Splits:
+        from . import made_splits
 
+        splits: Splits = getattr(made_splits, name)(config, context)
+        return splits
 
-def _diabetes(config: Diabetes, context: Context) -> Splits:
-    from . import embedded
-
-    return embedded.diabetes(config)
-
-
-def _xor(config: Xor, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.xor(config, context)
-
-
-def _moons(config: Moons, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.moons(config, context)
-
-
-def _circles(config: Circles, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.circles(config, context)
-
-
-def _spirals(config: Spirals, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.spirals(config, context)
-
-
-def _blobs(config: Blobs, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.blobs(config, context)
-
-
-def _linear_teacher(config: LinearTeacher, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.linear_teacher(config, context)
-
-
-def _polynomial_teacher(config: PolynomialTeacher, context: Context) -> Splits:
-    from . import made_splits
-
-    return made_splits.polynomial_teacher(config, context)
+    return build
 
 
 def _hub(config: Hub, context: Context) -> Splits:
@@ -133,27 +86,33 @@ def _always(spec: DataSpec) -> Any:
 def pegboard_datasets() -> list[Dataset[Any]]:
     """All data sets of this plugin."""
     return [
-        Dataset("digits", Digits, _digits, check=check_cut, spec=_always(options.DIGITS)),
-        Dataset("iris", Iris, _iris, check=check_cut, spec=_always(options.IRIS)),
-        Dataset("wine", Wine, _wine, check=check_cut, spec=_always(options.WINE)),
+        Dataset("digits", Digits, _embedded("digits"), check=check_cut, spec=_always(options.DIGITS)),
+        Dataset("iris", Iris, _embedded("iris"), check=check_cut, spec=_always(options.IRIS)),
+        Dataset("wine", Wine, _embedded("wine"), check=check_cut, spec=_always(options.WINE)),
         Dataset(
             "breast_cancer",
             BreastCancer,
-            _breast_cancer,
+            _embedded("breast_cancer"),
             check=check_cut,
             spec=_always(options.BREAST_CANCER),
         ),
-        Dataset("diabetes", Diabetes, _diabetes, check=check_cut, spec=_always(options.DIABETES)),
-        Dataset("xor", Xor, _xor, check=check_classes, spec=options.xor_spec),
-        Dataset("moons", Moons, _moons, check=check_classes, spec=options.moons_spec),
-        Dataset("circles", Circles, _circles, check=check_classes, spec=options.circles_spec),
-        Dataset("spirals", Spirals, _spirals, check=check_classes, spec=options.spirals_spec),
-        Dataset("blobs", Blobs, _blobs, check=check_classes, spec=options.blobs_spec),
-        Dataset("linear_teacher", LinearTeacher, _linear_teacher, check=check_cut, spec=options.teacher_spec),
+        Dataset("diabetes", Diabetes, _embedded("diabetes"), check=check_cut, spec=_always(options.DIABETES)),
+        Dataset("xor", Xor, _made("xor"), check=check_classes, spec=options.xor_spec),
+        Dataset("moons", Moons, _made("moons"), check=check_classes, spec=options.moons_spec),
+        Dataset("circles", Circles, _made("circles"), check=check_classes, spec=options.circles_spec),
+        Dataset("spirals", Spirals, _made("spirals"), check=check_classes, spec=options.spirals_spec),
+        Dataset("blobs", Blobs, _made("blobs"), check=check_classes, spec=options.blobs_spec),
+        Dataset(
+            "linear_teacher",
+            LinearTeacher,
+            _made("linear_teacher"),
+            check=check_cut,
+            spec=options.teacher_spec,
+        ),
         Dataset(
             "polynomial_teacher",
             PolynomialTeacher,
-            _polynomial_teacher,
+            _made("polynomial_teacher"),
             check=check_polynomial,
             spec=options.teacher_spec,
         ),

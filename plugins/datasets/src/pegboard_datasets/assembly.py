@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from pegboard import Classes, DataSpec, Resident, Splits
+from pegboard import Classes, DataSpec, Resident, Source, Splits
 from torch import Tensor
 
 from . import scaling
@@ -93,17 +93,35 @@ def make_splits(
 ) -> Splits:
     """Splits of resident tensors, with their sizes, classes and fingerprint in the notes."""
     there = {name: s for name, s in samples.items() if s is not None}
-    resident = {name: Resident(s.inputs, s.target) for name, s in there.items()}
-    counted: dict[str, Any] = {"sizes": {name: len(r) for name, r in resident.items()}}
-    counted |= class_counts(spec, lambda: there["train"].target)
+    return join_splits(
+        spec,
+        {name: Resident(s.inputs, s.target) for name, s in there.items()},
+        target=lambda: there["train"].target,
+        encode=encode,
+        columns=columns,
+        notes={**notes, "fingerprint": fingerprint(there)},
+    )
+
+
+def join_splits(
+    spec: DataSpec,
+    sources: Mapping[str, Source],
+    *,
+    target: Callable[[], Tensor],
+    encode: Callable[[Columns], tuple[Tensor, ...]],
+    columns: Sequence[str],
+    notes: Mapping[str, Any],
+) -> Splits:
+    """Splits of these sources, with their sizes in the notes, and the classes of the training target."""
+    sizes = {name: len(source) for name, source in sources.items()}
     return Splits(
         spec=spec,
-        train=resident["train"],
-        val=resident.get("val"),
-        test=resident.get("test"),
+        train=sources["train"],
+        val=sources.get("val"),
+        test=sources.get("test"),
         encode=encode,
         columns=tuple(columns),
-        notes={**notes, **counted, "fingerprint": fingerprint(there)},
+        notes={**notes, "sizes": sizes, **class_counts(spec, target)},
     )
 
 

@@ -216,6 +216,14 @@ def _check_path(config: Hub) -> Iterator[Problem]:
         yield Problem(f"{config.path!r} is no hub id", "path", "owner/name, or a local path")
     elif found and not all(os.path.isdir(f) or Path(f).suffix in READERS for f in found):
         yield Problem(f"no reader for {config.path!r}", "path", f"a folder, or files in {', '.join(READERS)}")
+    if found and config.revision is not None:
+        yield Problem(
+            f"the local path {config.path!r} has no revision", "revision", "a hub id as path, or none"
+        )
+    if found and not os.path.isdir(found[0]):
+        for name in ("files", "subset"):
+            if getattr(config, name):
+                yield Problem(f"{name} means nothing beside a file", name, "a folder or a hub id as path")
     for split, pattern in config.files.items():
         if OUTSIDE.match(pattern):
             yield Problem(f"{pattern!r} leads out of {config.path!r}", f"files.{split}", "a file below path")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from .hub_options import READERS, Hub, local_files, looks_local
-from .mistakes import mistake, unknown
+from .mistakes import mistake, nearest, unknown
 from .rows import Rows
 
 PACKED = {
@@ -27,6 +27,8 @@ PACKED = {
 }
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 DEEPEST = 200  # levels of nesting in JSON
+ROWS = "files with rows in them, which can be read"
+HUB = "an id of the Hugging Face hub, or a path of files that can be read"
 NAMES = {"val": ("validation", "valid", "val", "dev"), "test": ("test",)}
 
 
@@ -49,14 +51,19 @@ def load(config: Hub) -> Loaded:
         return _load_folder(Path(files[0]), config)
     if looks_local(config.path):
         raise mistake(f"there is no file or folder {config.path!r}", "a path that exists, or a hub id")
-    mirror = _mirror(config.path)
-    if mirror is not None:
-        return _load_folder(mirror, config)
-    options = {"name": config.subset, "revision": config.revision, "data_files": config.files or None}
-    return _loaded(_call(config.path, config.path, **options), config, Path())
+    root = os.environ.get("PEGBOARD_DATA")
+    if root and (mirror := Path(root, "hub", config.path)).is_dir():
+        return _load_folder(mirror, config, mirror=True)
+    hint = "without a network, PEGBOARD_DATA=folder finds an id in folder/hub"
+    if root:
+        there = sorted(f"{folder.parent.name}/{folder.name}" for folder in Path(root, "hub").glob("*/*"))
+        hint = f"PEGBOARD_DATA has no {config.path!r} in {root}/hub{nearest(config.path, there)}"
+    options: dict[str, Any] = {"name": config.subset, "revision": config.revision}
+    options["data_files"] = config.files or None
+    return _loaded(_call(config.path, config.path, expected=HUB, hint=hint, **options), config, Path())
 
 
-def _load_folder(folder: Path, config: Hub) -> Loaded:
+def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
     for path in (*folder.rglob("*.json"), *folder.rglob("*.jsonl")):
         if path.is_file() and nested_deeper(path, DEEPEST):
             raise mistake(f"{str(path)!r} is nested deeper than {DEEPEST} levels", "a table of rows")
@@ -71,17 +78,12 @@ def _load_folder(folder: Path, config: Hub) -> Loaded:
         import datasets  # type: ignore[import-untyped]
 
         known = datasets.get_dataset_config_names(str(folder))
-        if subset not in known and known != ["default"]:
-            raise unknown("subset", subset, known)
-        # A mirror of one subset alone has no names for them.
-        subset = subset if subset in known else None
+        if subset not in known:
+            # A mirror of one subset alone has no names for them.
+            if not mirror or known != ["default"]:
+                raise unknown("subset", subset, known)
+            subset = None
     return _loaded(_call(config.path, str(folder), name=subset), config, folder)
-
-
-def _mirror(path: str) -> Path | None:
-    root = os.environ.get("PEGBOARD_DATA")
-    folder = Path(root, "hub", path) if root else None
-    return folder if folder is not None and folder.is_dir() else None
 
 
 def _read_files(files: Mapping[str, list[str]]) -> Any:
@@ -128,19 +130,18 @@ def _deeper(chunks: Iterable[bytes], limit: int) -> bool:
     return False
 
 
-def _call(shown: str, path: str, **options: Any) -> Any:
+def _call(shown: str, path: str, *, expected: str = ROWS, hint: str = "", **options: Any) -> Any:
     import datasets
 
     try:
         return datasets.load_dataset(path, **{k: v for k, v in options.items() if v is not None})
     except Exception as error:  # whatever the library or the network says, a person reads it here
-        said = " ".join(str(error).split())[:300]
-        cause = f" ({type(error.__cause__).__name__}: {error.__cause__})" if error.__cause__ else ""
-        raise mistake(
-            f"{shown!r} could not be loaded: {type(error).__name__}: {said}{cause}",
-            "an id of the Hugging Face hub, or a path of files that can be read",
-            "without a network, PEGBOARD_DATA=folder finds an id in folder/hub",
-        ) from error
+        cause = f" ({_said(error.__cause__)})" if error.__cause__ else ""
+        raise mistake(f"{shown!r} could not be loaded: {_said(error)}{cause}", expected, hint) from error
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _loaded(splits: Any, config: Hub, folder: Path) -> Loaded:

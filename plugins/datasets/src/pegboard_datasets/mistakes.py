@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pegboard import PegboardError
 
@@ -17,8 +17,12 @@ def mistake(what: str, expected: str = "", hint: str = "") -> PegboardError:
 def unknown(what: str, name: str, known: Iterable[str], where: str = "", hint: str = "") -> PegboardError:
     """An error for a name that is not among those known, with the nearest of them."""
     known = list(known)
+    shown = ", ".join(map(repr, known[:20])) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    return mistake(f"there is no {what} {name!r}{where}{nearest(name, known)}", shown or "at least one", hint)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """The end of a message that gives the name most like this one, where any is."""
     folded = {k.casefold(): k for k in reversed(known)}
     close = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
-    nearest = f"; nearest: {folded[close[0]]!r}" if close else ""
-    shown = ", ".join(map(repr, known[:20])) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-    return mistake(f"there is no {what} {name!r}{where}{nearest}", shown or "at least one", hint)
+    return f"; nearest: {folded[close[0]]!r}" if close else ""

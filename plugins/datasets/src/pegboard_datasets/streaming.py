@@ -12,7 +12,7 @@ import torch
 from pegboard import Batch, DataSpec, Splits, Stream
 from torch import Tensor
 
-from .assembly import class_counts
+from .assembly import join_splits
 from .encoders import Encoder
 from .hub_options import Input, Memory
 from .images import read_pixels
@@ -60,9 +60,9 @@ def decoded_size(train: Rows, kinds: Mapping[str, str], columns: Mapping[str, In
     for name, kind in kinds.items():
         options = columns[name]
         if kind == "image":
-            size = options.size or (1, 1)
-            pixels = read_pixels(first.values(name), name, options.channels, options.size, folder)
-            total += 4 * (pixels.numel() if options.size is None else pixels.shape[1] * size[0] * size[1])
+            values = first.values(name)
+            pixels = read_pixels(values, name, options.channels, options.size, folder, where=first.where)
+            total += 4 * pixels.numel()
         elif kind == "text":
             looked = train.take(torch.arange(min(len(train), LOOKED_AT))).values(name)
             total += 8 * (options.length or max(map(len, map(str, looked))))
@@ -108,22 +108,14 @@ def stream_splits(
     notes: Mapping[str, Any],
 ) -> Splits:
     """Splits whose batches are read when they are needed."""
-    sources = {name: Stream(reader, len(reader.rows)) for name, reader in readers.items()}
-    counted: dict[str, Any] = {"sizes": {name: len(s) for name, s in sources.items()}}
     train = readers["train"]
-    return Splits(
-        spec=spec,
-        train=sources["train"],
-        val=sources.get("val"),
-        test=sources.get("test"),
+    return join_splits(
+        spec,
+        {name: Stream(reader, len(reader.rows)) for name, reader in readers.items()},
+        target=lambda: train.target.rows(train.rows),
         encode=encode,
-        columns=tuple(columns),
-        notes={
-            **notes,
-            **counted,
-            **class_counts(spec, lambda: train.target.rows(train.rows)),
-            "fingerprint": sample_fingerprint(readers),
-        },
+        columns=columns,
+        notes={**notes, "fingerprint": sample_fingerprint(readers)},
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import torch
-from pegboard import DataSpec, Facts, Labels, PegboardError, Spec, Tokens, Trick
+from pegboard import Labels, PegboardError, Spec, Tokens, Trick
 from torch import Tensor
 
-from . import LabelNoise, LabelSmoothing, check, identity, strength
+from . import LabelNoise, LabelSmoothing, identity, strength
 from .functional import IGNORED, add_noise, confuse_binary, confuse_labels, smooth_binary, smooth_labels
 
 _TARGET = re.compile(r"(?<![\w'])y(?![\w'])")
@@ -18,10 +18,6 @@ class LabelSmoothingTrick(Trick):
     """Smooths the targets of a training step; strength zero hands back the very same tensor."""
 
     def __init__(self, config: LabelSmoothing, target: Spec | None, device: str = "cpu") -> None:
-        # The number of classes may have been unknown before the data was read.
-        problems = [p.message for p in check(config, Facts(spec=DataSpec(target=target)))]
-        if problems:
-            raise PegboardError("label smoothing: " + "; ".join(problems) + ".")
         self.epsilon = strength(config)
         self.binary = isinstance(target, Labels)
         self.padding = target.padding if isinstance(target, Tokens) else -1

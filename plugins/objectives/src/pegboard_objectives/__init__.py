@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -23,7 +23,7 @@ from pegboard import (
     hookimpl,
 )
 
-from .checks import check_class_weights, check_metrics, check_pos_weight, check_two_classes, raise_problems
+from .checks import check_class_weights, check_classes, check_metrics, check_pos_weight, check_two_classes
 
 Positive = Annotated[float, Gt(0)]
 Positives = Annotated[tuple[Positive, ...], Length(1)]
@@ -98,6 +98,7 @@ class Perceptron:
 
 
 def _check_cross_entropy(config: CrossEntropy, facts: Facts) -> Iterator[Problem]:
+    yield from check_classes(facts)
     yield from check_class_weights(config.class_weights, facts)
     yield from check_metrics(config.metrics, facts, config.k)
 
@@ -109,6 +110,7 @@ def _check_binary(config: BinaryCrossEntropy, facts: Facts) -> Iterator[Problem]
 
 
 def _check_ranked(config: Mse | Hinge | Perceptron, facts: Facts) -> Iterator[Problem]:
+    yield from check_classes(facts)
     yield from check_metrics(config.metrics, facts, config.k)
 
 
@@ -124,54 +126,16 @@ def _one_for_two(config: Hinge | Perceptron, target: Spec) -> int | None:
     return 1 if target.size == 2 else target.size
 
 
-# A build function checks once more: sizes that only the data knows were not there before.
-def build_cross_entropy(config: CrossEntropy, context: Context) -> Objective:
-    from .builders import cross_entropy
+def _build(name: str) -> Callable[[Any, Context], Objective]:
+    """A build function that imports torch when it is called."""
 
-    raise_problems("cross_entropy", _check_cross_entropy(config, Facts(spec=context.spec)))
-    return cross_entropy(config, context)
+    def build(config: Any, context: Context) -> Objective:
+        from . import builders
 
+        objective: Objective = getattr(builders, name)(config, context)
+        return objective
 
-def build_binary_cross_entropy(config: BinaryCrossEntropy, context: Context) -> Objective:
-    from .builders import binary_cross_entropy
-
-    raise_problems("binary_cross_entropy", _check_binary(config, Facts(spec=context.spec)))
-    return binary_cross_entropy(config, context)
-
-
-def build_mse(config: Mse, context: Context) -> Objective:
-    from .builders import mse
-
-    raise_problems("mse", _check_ranked(config, Facts(spec=context.spec)))
-    return mse(config, context)
-
-
-def build_l1(config: L1, context: Context) -> Objective:
-    from .builders import l1
-
-    raise_problems("l1", _check_values(config, Facts(spec=context.spec)))
-    return l1(config, context)
-
-
-def build_huber(config: Huber, context: Context) -> Objective:
-    from .builders import huber
-
-    raise_problems("huber", _check_values(config, Facts(spec=context.spec)))
-    return huber(config, context)
-
-
-def build_hinge(config: Hinge, context: Context) -> Objective:
-    from .builders import hinge
-
-    raise_problems("hinge", _check_ranked(config, Facts(spec=context.spec)))
-    return hinge(config, context)
-
-
-def build_perceptron(config: Perceptron, context: Context) -> Objective:
-    from .builders import perceptron
-
-    raise_problems("perceptron", _check_ranked(config, Facts(spec=context.spec)))
-    return perceptron(config, context)
+    return build
 
 
 @hookimpl
@@ -180,7 +144,7 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
         ObjectivePart(
             "cross_entropy",
             CrossEntropy,
-            build_cross_entropy,
+            _build("cross_entropy"),
             check=_check_cross_entropy,
             targets=(Classes, Tokens),
             default_for=(Classes, Tokens),
@@ -189,7 +153,7 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
         ObjectivePart(
             "binary_cross_entropy",
             BinaryCrossEntropy,
-            build_binary_cross_entropy,
+            _build("binary_cross_entropy"),
             check=_check_binary,
             targets=(Classes, Labels),
             default_for=(Labels,),
@@ -199,21 +163,21 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
         ObjectivePart(
             "mse",
             Mse,
-            build_mse,
+            _build("mse"),
             check=_check_ranked,
             targets=(Values, Classes),
             default_for=(Values,),
             soft=True,
         ),
-        ObjectivePart("l1", L1, build_l1, check=_check_values, targets=(Values,)),
-        ObjectivePart("huber", Huber, build_huber, check=_check_values, targets=(Values,)),
+        ObjectivePart("l1", L1, _build("l1"), check=_check_values, targets=(Values,)),
+        ObjectivePart("huber", Huber, _build("huber"), check=_check_values, targets=(Values,)),
         ObjectivePart(
-            "hinge", Hinge, build_hinge, check=_check_ranked, targets=(Classes,), outputs=_one_for_two
+            "hinge", Hinge, _build("hinge"), check=_check_ranked, targets=(Classes,), outputs=_one_for_two
         ),
         ObjectivePart(
             "perceptron",
             Perceptron,
-            build_perceptron,
+            _build("perceptron"),
             check=_check_ranked,
             targets=(Classes,),
             outputs=_one_for_two,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from pegboard import Classes, Facts, Labels, PegboardError, Problem, Spec, Tokens, Values
+from pegboard import Classes, Facts, Labels, Problem, Spec, Tokens, Values
 
 REGRESSION = ("r2", "mae", "rmse", "mse")
 CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece")
@@ -32,6 +32,19 @@ def check_class_weights(weights: Sequence[float] | None, facts: Facts) -> Iterat
             "class_weights",
             "at least one number above 0",
             "set it to null to weigh all classes alike",
+        )
+
+
+def check_classes(facts: Facts) -> Iterator[Problem]:
+    """Where there is a single class every answer is right."""
+    target = _target(facts)
+    if isinstance(target, Classes) and target.count == 1:
+        only = f", {target.names[0]!r}" if target.names else ""
+        yield Problem(
+            f"the target has a single class{only}: there is nothing to tell apart",
+            "",
+            "a target of two classes or more",
+            "look at the column of the target, and at what was kept of the data",
         )
 
 
@@ -88,15 +101,3 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
             f"k below {target.size}",
             "lower k, or leave topk out of metrics",
         )
-
-
-def raise_problems(part: str, problems: Iterable[Problem]) -> None:
-    """An error with every problem, where the data told too late for a check of the config."""
-    lines = []
-    for problem in problems:
-        where = f"objective.{problem.field}" if problem.field else f"objective {part}"
-        rest = [f"expected {problem.expected}"] if problem.expected else []
-        rest += [problem.hint] if problem.hint else []
-        lines.append("; ".join([f"{where}: {problem.message}", *rest]))
-    if lines:
-        raise PegboardError("\n".join(lines))

@@ -32,6 +32,7 @@ Flat = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (output, target) -> 
 class Share(torchmetrics.Metric):
     """The share of hits among what counts."""
 
+    higher_is_better = True
     hits: Tensor
     total: Tensor
 
@@ -56,6 +57,7 @@ class Auroc(torchmetrics.Metric):
     column has one the result is nan.
     """
 
+    higher_is_better = True
     scores: list[Tensor]
     positive: list[Tensor]
 
@@ -86,6 +88,7 @@ class R2(torchmetrics.Metric):
     A feature that never changes has 1 where it is met exactly and 0 elsewhere.
     """
 
+    higher_is_better = True
     total: Tensor
     sums: Tensor
     squares: Tensor
@@ -119,6 +122,7 @@ class Fed:
 
     def __init__(self, metric: torchmetrics.Metric, read: Flat) -> None:
         self.metric, self.read = metric, read
+        self.higher_is_better = metric.higher_is_better  # which checkpoint is best depends on it
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         self.metric.update(*self.read(preds, target))
@@ -138,6 +142,15 @@ class Fed:
     def to(self, device: str) -> Fed:
         self.metric.to(device)
         return self
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """log(p / (1 - p)) of each class: orders samples as the probability does, and never saturates."""
+    first = logits.argmax(-1, keepdim=True)
+    others = logits.scatter(-1, first, float("-inf")).logsumexp(-1, keepdim=True)
+    p = logits.log_softmax(-1)
+    # 1 - p is exact enough for every class but the likeliest.
+    return (p - torch.log1p(-p.exp())).scatter(-1, first, logits.gather(-1, first) - others)
 
 
 def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> dict[str, Metric]:
@@ -165,7 +178,7 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
         logits, index = logits[known].float(), index[known]
         if classes == 2:  # the difference orders samples as the probability does, and never saturates
             return logits[:, 1:] - logits[:, :1], index.unsqueeze(-1) == 1
-        return logits.softmax(-1), index.unsqueeze(-1) == torch.arange(classes, device=index.device)
+        return log_odds(logits), index.unsqueeze(-1) == torch.arange(classes, device=index.device)
 
     options: dict[str, Any] = {"ignore_index": IGNORED, "validate_args": False}
     made: dict[str, Callable[[], Fed]] = {

@@ -43,14 +43,8 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Adam):
     """AdamW: Adam; a weight decay of its groups acts on the weights, not on the gradient."""
-
-    lr: Rate = 1e-3  # learning rate
-    betas: tuple[Share, Share] = (0.9, 0.999)  # memory of the mean and of the mean square
-    eps: Small = 1e-8  # added to the root of the mean square
-    amsgrad: bool = False  # divide by the largest mean square so far
-    kernels: FusedKernels = "auto"  # auto takes the fastest that the device has
 
 
 @dataclass(frozen=True)

@@ -101,17 +101,24 @@ def cosine(step: int, steps: int, end: float = 0.0) -> float:
 
 def drops(step: int, every: int, gamma: float = 0.1) -> float:
     """`gamma` to the power of how often `every` steps have passed."""
-    return float(gamma ** (step // every))
+    return _power(gamma, step // every)
 
 
 def drops_at(step: int, at: tuple[int, ...], gamma: float = 0.1) -> float:
     """`gamma` to the power of how many of the steps in `at`, smallest first, are reached."""
-    return float(gamma ** bisect_right(at, step))
+    return _power(gamma, bisect_right(at, step))
 
 
 def exponential(step: int, gamma: float) -> float:
     """`gamma` to the power of the step."""
-    return float(gamma**step)
+    return _power(gamma, step)
+
+
+def _power(base: float, exponent: int) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:  # a rate that large ends the run by its loss, which names the step
+        return math.inf
 
 
 def inverse_time(step: int, rate: float, power: float = 1.0) -> float:
