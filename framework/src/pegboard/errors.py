@@ -9,7 +9,7 @@ class PegboardError(Exception):
 
 def no_memory(error: BaseException) -> bool:
     """Whether it says that there is not enough memory, in Python's way or one of torch's."""
-    told = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in told)
-    )
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, unimported
+        return True
+    told = ("can't allocate memory", "Storage size calculation overflowed")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in told)
