@@ -12,6 +12,7 @@ from ..specs import DataSpec
 if TYPE_CHECKING:
     from ..registry import Entry, Registry
 
+DEVICES = Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 MOST = 10**9  # of what torch counts or allocates; more is a slip
 
 
@@ -47,9 +48,7 @@ class Trainer:
 
     epochs: Annotated[int, Ge(1)] | None = None  # passes over the training split; 10 without steps
     steps: Annotated[int, Ge(1)] | None = None  # updates after which the run ends at the latest
-    device: Annotated[str, Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")] = (
-        "auto"  # auto takes a GPU where there is one
-    )
+    device: Annotated[str, DEVICES] = "auto"  # auto takes a GPU where there is one
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 on CUDA, else fp32
     accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
     eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..config.nodes import Trainer
+from ..config.nodes import DEVICES, Trainer
 from ..errors import PegboardError
 
 
@@ -37,8 +37,8 @@ class Precision:
 
 def choose_device(name: str) -> str:
     """The device that a config or a person means; one that is not there is an error."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|mps", name):
-        raise PegboardError(f"unknown device {name!r}: expected auto, cpu, cuda, cuda:N or mps")
+    if not re.fullmatch(DEVICES.pattern, name):
+        raise PegboardError(f"unknown device {name!r}: expected {DEVICES.shown}")
     if name == "auto":
         if torch.cuda.is_available():
             return "cuda"
