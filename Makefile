@@ -16,7 +16,7 @@ BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test prove lint format wheels catalogue zoo-table known-parts bench bench-small clean
+.PHONY: help quickstart install test prove lint format wheels catalogue zoo-table known-parts bench bench-small start growth clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -55,11 +55,18 @@ zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
 known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
 	@$(BIN)/python tests/support/known_parts.py
 
-bench: .venv-bench/.ready ## train the same in every framework, side by side; ARGS="cnn --rounds 3" chooses
+bench: .venv-bench/.ready ## train the same in every framework, side by side, an hour or two; ARGS="cnn --rounds 3" chooses
 	@.venv-bench/bin/python benchmarks/side_by_side.py $(ARGS)
+	@.venv-bench/bin/python benchmarks/report.py --docs docs/performance.md
 
-bench-small: $(READY) ## time our loop beside hand-written ones, in a minute
+bench-small: $(READY) ## our loop beside hand-written ones, times and counts, in a minute
 	@$(BIN)/python benchmarks/steps.py $(ARGS)
+
+start: $(READY) ## time the first step of a run, and what 500 more plugins add to a command
+	@$(BIN)/python benchmarks/start.py $(ARGS)
+
+growth: $(READY) ## draw how time and memory of a step grow; ARGS="--compiled" adds the compiled step
+	@$(BIN)/python benchmarks/growth.py $(ARGS)
 
 clean: ## remove .venv, dist and what tools leave behind; runs are kept
 	rm -rf .venv .venv-bench dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""When each training step of a turn began, and how many Python calls one takes."""
+"""When each epoch of a turn began, and how many Python calls a step takes."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ import time
 
 
 class Clock:
-    """Ticks once a training step, wherever the step begins: in the model's forward or at the gather."""
+    """Notes the beginning of every epoch, in seconds and in seconds that this process computed.
+
+    A loop that calls the network once a step is counted by `tick`. One that is told when an epoch begins, or
+    whose steps Python does not see because they are one compiled graph, calls `epoch` itself.
+    """
 
     def __init__(self) -> None:
-        self.stamps: list[float] = []
-        self.cpu: list[float] = []  # the same in seconds of this process, which others cannot lengthen
-        self.window = range(0)  # steps whose Python calls are counted; counting slows them
-        self.calls = 0
+        self.reset(1)
 
-    def reset(self, window: range = range(0)) -> None:
-        self.stamps, self.cpu, self.window, self.calls = [], [], window, 0
+    def reset(self, steps_per_epoch: int, count: bool = False) -> None:
+        self.every, self.counting = steps_per_epoch, count
+        self.steps, self.calls = 0, 0
+        self.epochs: list[float] = []
+        self.cpu: list[float] = []  # others cannot lengthen it, and waiting for a disk is not in it
 
     def tick(self) -> None:
-        self.stamps.append(time.perf_counter())
-        self.cpu.append(time.process_time())
-        if self.window:
-            self._count(len(self.stamps) - 1)
+        """A step begins."""
+        if self.steps % self.every == 0:
+            self.epoch()
+        self.steps += 1
 
-    def _count(self, step: int) -> None:
-        if step == self.window.start:
-            sys.setprofile(self._profile)
-        elif step == self.window.stop:
-            sys.setprofile(None)
+    def epoch(self) -> None:
+        """An epoch begins. Calls are counted in the second, which slows it."""
+        if self.counting:
+            sys.setprofile(self._profile if len(self.epochs) == 1 else None)
+        self.epochs.append(time.perf_counter())
+        self.cpu.append(time.process_time())
 
     def _profile(self, frame: object, event: str, arg: object) -> None:
         self.calls += event == "call"

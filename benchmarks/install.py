@@ -104,6 +104,8 @@ def main() -> None:
         if problem:
             problems[name] = problem
     REPORT.write_text(json.dumps(problems, indent=1) + "\n")
+    if (now := torch_version()) != torch:
+        raise SystemExit(f"torch was {torch} and is {now} now: remove {sys.prefix} and begin anew")
 
 
 if __name__ == "__main__":

@@ -33,32 +33,32 @@ def turn(name: str, work: Workload, *, threads: int, defaults: bool, count: bool
     peer = PEERS[name]
     train = getattr(importlib.import_module(f"peers.{peer.module}"), peer.function)
     torch.set_num_threads(threads)
-    epoch = work.steps_per_epoch
-    # Calls are counted in the second epoch, away from its ends.
-    CLOCK.reset(range(epoch + 2, 2 * epoch - 2) if count else range(0))
+    CLOCK.reset(work.steps_per_epoch, count)
     gc.collect()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         trained = train(work, defaults, Path(folder))
-    stamps = CLOCK.stamps
-    if len(stamps) != work.steps:
-        raise RuntimeError(f"{len(stamps)} steps began, expected {work.steps}")
-    timed = slice(epoch, epoch * (work.epochs - 1) + 1)  # without the first and the last epoch
-    gaps = [b - a for a, b in pairwise(stamps[timed])]
-    epochs = [b - a for a, b in pairwise(stamps[timed][::epoch])]
-    cpu = CLOCK.cpu[timed]
+    if len(CLOCK.epochs) != work.epochs:
+        raise RuntimeError(f"{len(CLOCK.epochs)} epochs began, expected {work.epochs}")
+    first, *timed = (b - a for a, b in pairwise(CLOCK.epochs))  # the last epoch is not timed
+    typical = statistics.median(timed)
+    a_step = 1e6 / work.steps_per_epoch
     return {
-        "step": statistics.median(gaps) * 1e6,  # within epochs: most steps are not at an end
-        "epoch": statistics.median(epochs) / epoch * 1e6,  # what happens between epochs included
-        "cpu": (cpu[-1] - cpu[0]) / len(gaps) * 1e6,
-        "calls": CLOCK.calls / len(CLOCK.window) if count else None,
+        "epoch": typical * a_step,
+        "cpu": (CLOCK.cpu[-1] - CLOCK.cpu[1]) / len(timed) * a_step,
+        "calls": CLOCK.calls / work.steps_per_epoch,
+        "first": first - typical,  # what the first epoch had to do besides
+        "note": trained.note,
         **judge(trained, work),
     }
 
 
 def judge(trained: Trained, work: Workload) -> dict[str, Any]:
     """The loss of what was trained; an error where the optimizer or the loss stood still."""
-    if trained.updates != work.steps:
-        raise RuntimeError(f"the optimizer made {trained.updates} updates, expected {work.steps}")
+    if trained.updates != work.steps or CLOCK.steps not in (0, work.steps):
+        raise RuntimeError(
+            f"the optimizer made {trained.updates} updates and {CLOCK.steps} steps began, "
+            f"expected {work.steps}"
+        )
     before, after = work.loss(work.network().eval()), work.loss(trained.model.eval())
     if not after < FALLEN * before:
         raise RuntimeError(f"the loss was {before:.3f} untrained and is {after:.3f}: it did not train")
@@ -66,11 +66,11 @@ def judge(trained: Trained, work: Workload) -> dict[str, Any]:
 
 
 def own_output() -> TextIO:
-    """The pipe to the parent; whatever the framework prints goes nowhere."""
+    """The pipe to the parent; what the framework shows goes to the terminal that was made for it."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    terminal = os.open(os.environ.get("BENCH_TERMINAL", os.devnull), os.O_WRONLY | os.O_NOCTTY)
+    os.dup2(terminal, 1)
+    os.dup2(terminal, 2)
     return answers
 
 
@@ -81,6 +81,7 @@ def main() -> None:
         try:
             answer = turn(name, WORKLOADS[workload], **json.loads(line))
         except Exception as error:
+            sys.setprofile(None)
             told = str(error).strip().splitlines() or [""]
             answer = {"error": f"{type(error).__name__}: {told[0]}", "trace": traceback.format_exc()}
         with suppress(BrokenPipeError):

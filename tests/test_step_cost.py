@@ -10,6 +10,8 @@ import pegboard
 import pytest
 import torch
 from calls import count_calls
+from crowd import install_crowd
+from pegboard import Resident
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
@@ -111,3 +113,60 @@ def test_what_is_installed_adds_no_call(tmp_path: Path, monkeypatch: pytest.Monk
         (site / f"stranger_{i}-1.0.dist-info" / "entry_points.txt").write_text(point)
     monkeypatch.syspath_prepend(str(site))
     assert per_step(loop_of(tmp_path)) == before
+
+
+def test_plugins_that_nobody_uses_add_no_call_to_a_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = per_step(loop_of(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(install_crowd(tmp_path / "site", 500)))
+    loop = loop_of(tmp_path)
+    registry = loop.settings.registry
+    assert registry is not None and len(registry.plugins) > 500
+    assert per_step(loop) == alone
+
+
+SHIFT = """
+from dataclasses import dataclass
+
+from pegboard import Regularizer, Trick, hookimpl
+
+
+@dataclass(frozen=True)
+class Shift:
+    \"\"\"Move each picture of a batch.\"\"\"
+
+    most: int = 1  # pixels
+
+
+def build(config, context):
+    import torch
+
+    class Moves(Trick):
+        def edit_batch(self, batch):
+            (x,) = batch.inputs
+            which = torch.rand(len(x), 1, 1, 1, device=x.device) < 0.5
+            return batch._replace(inputs=(torch.where(which, x.roll(config.most, -1), x),))
+
+    return Moves()
+
+
+@hookimpl
+def pegboard_regularizers():
+    return [Regularizer("shift", Shift, build, stages={"edit_batch": "augment"})]
+"""
+
+
+def test_a_batch_in_memory_takes_the_same_calls_however_many_samples_it_has(tmp_path: Path) -> None:
+    (tmp_path / "shift.py").write_text(SHIFT)
+    nodes = {"regularizers": {"shift": {}}, "plugins": {"local": [str(tmp_path / "shift.py")]}}
+
+    def calls(batch: int) -> int:
+        loop = loop_of(tmp_path, data={"name": "digits", "batch_size": batch}, **nodes)
+        assert isinstance(loop.splits.train, Resident)
+        groups = loop.groups(0)
+        loop.span(groups, 1)
+        return count_calls(lambda: loop.span(groups, 2))
+
+    assert calls(8) == calls(512)

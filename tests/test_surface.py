@@ -21,16 +21,16 @@ SOURCES = sorted(CORE.rglob("*.py"))
 # The public names. Taking one away breaks somebody's plugin; adding one is a promise.
 PUBLIC = """
 Batch Classes Context DataSpec Dataset Facts Ge Gt Image Labels Le Length Lt Matches Metric Model Objective
-ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Regularizer Resident Role Run RunInfo
-Schedule Series Site Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart Trick Values Vector
-__version__ hookimpl load plan resume train
+ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Ragged Regularizer Resident Role
+Run RunInfo Schedule Sequences Series Site Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart
+Trick Values Vector __version__ hookimpl load plan resume train
 """.split()
 
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
-version errors nearest rng specs parts contracts hookspecs hook_checks registry regularizer config pegs data
-planning engine report explain run zoo loading provenance recorded compare training inference api cli testing
-scaffold __main__
+version errors nearest rng specs parts contracts hookspecs hook_checks memo installed registry regularizer
+config pegs data planning engine report explain run zoo loading provenance recorded compare training inference
+api cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.

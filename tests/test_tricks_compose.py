@@ -203,7 +203,7 @@ def test_the_printed_trace_is_that_of_a_run(
     printed = pegboard.plan(given).trace("meta")
     events: list[str] = []
     hung: dict[int, str] = {}
-    linked, backward = Assembly.linked, torch.Tensor.backward
+    linked = Assembly.linked
 
     def told(event: str, call: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *args, **options: (events.append(event), call(*args, **options))[1]
@@ -219,7 +219,8 @@ def test_the_printed_trace_is_that_of_a_run(
 
     monkeypatch.setattr(Plan, "explain", lambda plan: "")  # which makes a step of its own
     monkeypatch.setattr(Assembly, "linked", watched)
-    monkeypatch.setattr(torch.Tensor, "backward", told("backward", backward))
+    monkeypatch.setattr(torch.Tensor, "backward", told("backward", torch.Tensor.backward))
+    monkeypatch.setattr(torch.autograd, "grad", told("backward", torch.autograd.grad))
     handles: list[Any] = [
         register_module_forward_pre_hook(called),
         register_optimizer_step_pre_hook(lambda *args: events.append("update")),

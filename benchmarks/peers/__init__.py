@@ -23,6 +23,7 @@ class Trained:
 
     model: nn.Module
     updates: int
+    note: str = ""  # what was not as the row says
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,37 @@ class Peer:
     title: str
     module: str
     function: str = "train"
+    kind: str = "peer"  # or "hand", "ours"
     package: str = ""  # distribution whose version is shown, and key of what install.py reports
     environ: tuple[tuple[str, str], ...] = ()
+    modes: tuple[str, ...] = ("off", "on")  # "off" alone where the defaults change nothing
+    workloads: tuple[str, ...] = ()  # () for all
+    compiled: bool = False
+
+
+def hand(title: str, module: str, function: str = "train", **options: Any) -> Peer:
+    return Peer(title, module, function, "hand", **{"modes": ("off",), **options})
+
+
+def ours(title: str, function: str = "train", **options: Any) -> Peer:
+    return Peer(title, "pegboard_loop", function, "ours", "pegboard", **options)
 
 
 STUBS = str(Path(__file__).resolve().parent.parent / "stubs")
 PEERS = {
-    "plain": Peer("plain DataLoader loop", "plain_loop"),
-    "plain_fused": Peer("plain DataLoader loop, fused Adam", "plain_loop", "train_fused"),
-    "hand": Peer("best hand-written loop", "hand_loop"),
-    "pegboard": Peer("Pegboard", "pegboard_loop", package="pegboard"),
-    "pegboard_steady": Peer("Pegboard, its hot loop alone", "pegboard_loop", "train_steady", "pegboard"),
-    "pegboard_tricks": Peer("Pegboard, four tricks", "pegboard_loop", "train_tricks", "pegboard"),
+    "plain": hand("plain DataLoader loop", "plain_loop", modes=("off", "on")),
+    "plain_fused": hand("plain DataLoader loop, fused Adam", "plain_loop", "train_fused"),
+    "hand": hand("best hand-written loop", "hand_loop"),
+    "hand_compiled": hand("  its model compiled", "hand_loop", "train_compiled", compiled=True),
+    "lean": hand("  past Optimizer.step", "hand_loop", "train_lean"),
+    "pegboard": ours("Pegboard"),
+    "pegboard_hot": ours("  its hot loop alone", "train_hot", modes=("off",)),
+    "step": ours("Pegboard, compiled step", "train_step", compiled=True),
+    "steps8": ours("  8 steps a call", "train_steps8", compiled=True),
+    "steps32": ours("  32 steps a call", "train_steps32", compiled=True),
+    "steps32_hot": ours("  32 a call, hot loop alone", "train_hot32", modes=("off",), compiled=True),
+    "tricks": ours("Pegboard, five tricks", "train_tricks", workloads=("mlp",)),
+    "tricks32": ours("  compiled, 32 steps a call", "train_tricks32", workloads=("mlp",), compiled=True),
     "ignite": Peer("Ignite", "ignite_loop", package="pytorch-ignite"),
     "fabric": Peer("Fabric", "fabric_loop", package="lightning"),
     "skorch": Peer("skorch", "skorch_loop", package="skorch"),

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from accelerate import Accelerator
-from torch.nn import functional
 from workloads import Workload
 
 from . import Trained, adam, loader, updates
@@ -16,7 +15,7 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
     for _ in range(work.epochs):
         for x, y in batches:
             optimizer.zero_grad()
-            loss = functional.cross_entropy(wrapped(x), y)
+            loss = work.criterion(wrapped(x), y)
             accelerator.backward(loss)
             optimizer.step()
     return Trained(model, updates(optimizer))

@@ -5,7 +5,6 @@ from pathlib import Path
 from composer import Trainer
 from composer.models import ComposerModel
 from torch import Tensor
-from torch.nn import functional
 from workloads import Workload
 
 from . import Trained, adam, loader, updates
@@ -16,13 +15,13 @@ Pair = tuple[Tensor, Tensor]
 class Model(ComposerModel):
     def __init__(self, work: Workload) -> None:
         super().__init__()
-        self.network = work.network()
+        self.work, self.network = work, work.network()
 
     def forward(self, batch: Pair) -> Tensor:
         return self.network(batch[0])
 
     def loss(self, outputs: Tensor, batch: Pair) -> Tensor:
-        return functional.cross_entropy(outputs, batch[1])
+        return self.work.criterion(outputs, batch[1])
 
 
 def train(work: Workload, defaults: bool, folder: Path) -> Trained:

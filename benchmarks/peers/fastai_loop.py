@@ -11,7 +11,6 @@ from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
 from fastai.learner import Learner, Recorder
 from fastai.optimizer import OptimWrapper
-from torch import nn
 from torch.utils.data import TensorDataset
 from workloads import Workload
 
@@ -28,7 +27,7 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
     learner = Learner(
         DataLoaders(batches, batches, device="cpu"),
         work.network(),
-        loss_func=nn.CrossEntropyLoss(),
+        loss_func=work.criterion,
         opt_func=partial(OptimWrapper, opt=torch.optim.Adam),
         lr=work.lr,
         cbs=[NoValidation()],

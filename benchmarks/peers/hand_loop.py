@@ -1,21 +1,63 @@
-"""The loop a good engineer writes: data as resident tensors, one gather a batch, fused Adam."""
+"""Loops that a good engineer writes: data as resident tensors, one gather a batch, the fused kernel."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch.nn import functional
+from clock import CLOCK
+from torch import Tensor, nn
 from workloads import Workload
 
 from . import Trained, adam, updates
 
 
-def train(work: Workload, defaults: bool, folder: Path) -> Trained:
+def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False) -> Trained:
+    """The best ordinary loop."""
     model, (xs, ys) = work.network(), work.data()
     optimizer = adam(work, model, fused=True)
+    forward = _compiled(model) if compiled else model
     for _ in range(work.epochs):
         for index in torch.randperm(len(xs)).split(work.batch):
             optimizer.zero_grad()
-            loss = functional.cross_entropy(model(xs[index]), ys[index])
+            loss = work.criterion(forward(xs[index]), ys[index])
             loss.backward()
             optimizer.step()
     return Trained(model, updates(optimizer))
+
+
+def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The layers as one graph; the tick before them would split it."""
+    layers: Any = model.layers
+    # A function of ours, for torch.compile passes over a forward that is torch's own, as Sequential's is.
+    graph = torch.compile(lambda x: layers(x))
+
+    def forward(x: Tensor) -> Tensor:
+        CLOCK.tick()
+        return graph(x)
+
+    return forward
+
+
+def train_compiled(work: Workload, defaults: bool, folder: Path) -> Trained:
+    """The same with torch.compile on the model."""
+    return train(work, defaults, folder, compiled=True)
+
+
+def train_lean(work: Workload, defaults: bool, folder: Path) -> Trained:
+    """The same past `backward` and `Optimizer.step`: gradients as a list, handed to the kernel."""
+    model, (xs, ys) = work.network(), work.data()
+    params = list(model.parameters())
+    weights = [p.detach() for p in params]
+    means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
+    steps = [torch.zeros(()) for _ in params]
+    for _ in range(work.epochs):
+        for index in torch.randperm(len(xs)).split(work.batch):
+            loss = work.criterion(model(xs[index]), ys[index])
+            grads = [g.contiguous() for g in torch.autograd.grad(loss, params)]
+            torch._foreach_add_(steps, 1)
+            torch._fused_adam_(
+                weights, grads, means, squares, [], steps, lr=work.lr, beta1=0.9, beta2=0.999, eps=1e-8,
+                weight_decay=0.0, amsgrad=False, maximize=False,
+            )  # fmt: skip
+    return Trained(model, int(steps[0]))

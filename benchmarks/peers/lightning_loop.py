@@ -6,7 +6,6 @@ from pathlib import Path
 import lightning
 import torch
 from torch import Tensor
-from torch.nn import functional
 from workloads import Workload
 
 from . import Trained, adam, loader, updates
@@ -29,7 +28,7 @@ class Module(lightning.LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor], index: int) -> Tensor:
         x, y = batch
-        loss = functional.cross_entropy(self.network(x), y)
+        loss = self.work.criterion(self.network(x), y)
         if self.logs:
             self.log("train_loss", loss)
         return loss

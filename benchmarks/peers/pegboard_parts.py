@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pegboard import Classes, Context, Dataset, DataSpec, Image, Model, Splits, Vector, hookimpl
+from pegboard import (
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    Image,
+    Model,
+    Series,
+    Splits,
+    Tokens,
+    Vector,
+    hookimpl,
+)
 
 
 @dataclass(frozen=True)
@@ -17,24 +29,26 @@ class Named:
 
 def build_data(config: Named, context: Context) -> Splits:
     from clock import CLOCK
-    from pegboard import Batch, Resident
-    from torch import Tensor
+    from pegboard import Resident
     from workloads import WORKLOADS
 
     class Clocked(Resident):
-        """Resident data; drawing a batch begins a step."""
+        """Resident data that is told when an epoch begins."""
 
-        def gather(self, index: Tensor) -> Batch:
-            CLOCK.tick()
-            return super().gather(index)
+        def begin(self, order: object, workers: int, epoch: int) -> None:
+            CLOCK.epoch()
 
         def to(self, device: str) -> Resident:
             return self if device == "cpu" else super().to(device)
 
     work = WORKLOADS[config.workload]
     x, y = work.data()
-    spec = Vector(x.shape[1]) if x.ndim == 2 else Image(*x.shape[1:])
-    return Splits(spec=DataSpec((spec,), Classes(work.classes)), train=Clocked([x], y))
+    source = Clocked([x], y)
+    if y.ndim == 2:
+        tokens = Tokens(work.classes, x.shape[1])
+        return Splits(spec=DataSpec((tokens,), tokens), train=source)
+    kind: Any = {2: Vector, 3: Series, 4: Image}[x.ndim]
+    return Splits(spec=DataSpec((kind(*x.shape[1:]),), Classes(work.classes)), train=source)
 
 
 def build_model(config: Named, context: Context) -> Any:

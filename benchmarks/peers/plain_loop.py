@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from torch.nn import functional
 from workloads import Workload
 
 from . import Trained, adam, loader, updates
@@ -15,7 +14,7 @@ def train(work: Workload, defaults: bool, folder: Path, **options: Any) -> Train
     for _ in range(work.epochs):
         for x, y in batches:
             optimizer.zero_grad()
-            loss = functional.cross_entropy(model(x), y)
+            loss = work.criterion(model(x), y)
             loss.backward()
             optimizer.step()
     return Trained(model, updates(optimizer))

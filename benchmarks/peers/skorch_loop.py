@@ -7,10 +7,22 @@ from typing import Any
 
 import torch
 from skorch import NeuralNetClassifier
-from torch import nn
+from torch import Tensor, nn
 from workloads import Workload
 
 from . import Trained, updates
+
+
+class Criterion(nn.Module):
+    """The workload's loss in the form that skorch takes."""
+
+    def __init__(self, work: Workload) -> None:
+        super().__init__()
+        self.work = work
+
+    def forward(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.work.criterion(output, target)
+
 
 OFF = {"verbose": 0, "callbacks": "disable"}
 
@@ -19,7 +31,8 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
     options: dict[str, Any] = {} if defaults else OFF
     net = NeuralNetClassifier(
         work.network,
-        criterion=nn.CrossEntropyLoss,
+        criterion=Criterion,
+        criterion__work=work,
         optimizer=torch.optim.Adam,
         lr=work.lr,
         max_epochs=work.epochs,

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 from workloads import Workload
@@ -37,17 +36,17 @@ class Rows(Dataset[dict[str, Tensor]]):
 class WithLoss(nn.Module):
     """A model as the Trainer wants it: it reads its labels and gives its loss."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, work: Workload) -> None:
         super().__init__()
-        self.network = network
+        self.work, self.network = work, work.network()
 
     def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
         logits = self.network(x)
-        return {"loss": functional.cross_entropy(logits, labels), "logits": logits}
+        return {"loss": self.work.criterion(logits, labels), "logits": logits}
 
 
 def train(work: Workload, defaults: bool, folder: Path) -> Trained:
-    model = WithLoss(work.network())
+    model = WithLoss(work)
     options: dict[str, Any] = {} if defaults else OFF
     arguments = TrainingArguments(
         output_dir=str(folder),

@@ -46,11 +46,11 @@ def build(config: Filed, context: Context) -> Splits:
     size = Path(config.path).stat().st_size // (4 * WIDTH)
     whole = read(list(range(size)))
     held = Resident(whole.inputs, whole.target)
-    train: Any = held if config.held else Stream(read, size)
+    train, val = (held, held) if config.held else (Stream(read, size), Stream(read, size))
     return Splits(
         spec=DataSpec((Vector(2),), Classes(2, ("left", "right"))),
         train=train,
-        val=held,
+        val=val,
         notes={"source": "file"},
     )
 

@@ -107,6 +107,7 @@ DECLARED = {
     "Regularizer('a', C, int, after=('dropout'))": "after of 'a' is 'dropout', expected a tuple of names",
     "Regularizer('a', C, int, stages=['hang'])": "expected a mapping of stages to roles",
     "ObjectivePart('a', C, int, default_for=3)": "default_for of 'a' is 3",
+    "Model('a', C, int, synchronizes=True)": "synchronizes of 'a' is True, expected a text that says why",
 }
 
 

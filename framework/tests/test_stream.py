@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import pegboard
 import pytest
 import torch
 from pegboard import Batch, PegboardError, Stream
-from pegboard.data import Unreadable, workers
+from pegboard.data import Batches, Groups, Unreadable, workers
+from pegboard.engine.evaluate import Halted, reading
 from pegboard.engine.loop import Interrupted
 
 Config = Callable[..., dict[str, Any]]
@@ -238,6 +240,113 @@ def test_a_process_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
     stream.close()
 
 
+def told(rows: list[int]) -> Batch:
+    """The process that read them."""
+    return Batch((torch.full((len(rows),), os.getpid()),))
+
+
+def test_an_evaluation_is_read_ahead_and_leaves_no_process() -> None:
+    source, order = Stream(told, 100), torch.arange(100)
+    with reading(source, order, 16, 2) as batches:
+        readers = [batch.inputs[0].tolist() for batch in batches]
+        assert len(multiprocessing.active_children()) == 2
+    assert [len(rows) for rows in readers] == [16] * 6 + [4]
+    assert set(readers[0]) == {os.getpid()}  # shows how much room a batch takes
+    assert len({pid for rows in readers[1:] for pid in rows} - {os.getpid()}) == 2
+    assert multiprocessing.active_children() == []
+    with reading(source, order, 100, 2) as batches:  # one batch is not worth a process
+        assert set(next(batches).inputs[0].tolist()) == {os.getpid()}
+        assert multiprocessing.active_children() == []
+
+
+def test_an_evaluation_that_is_given_up_leaves_no_process() -> None:
+    with pytest.raises(Halted), reading(Stream(read, 100), torch.arange(100), 8, 2) as batches:
+        next(batches)
+        raise Halted
+    assert multiprocessing.active_children() == []
+
+
+class Lent(Sequence[torch.Tensor]):
+    """Batches that are made when they are asked for, and counted while somebody holds them."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.alive = count, weakref.WeakSet[torch.Tensor]()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, at: Any) -> Any:
+        index = torch.arange(4) + range(self.count)[at] % 20
+        self.alive.add(index)
+        return index
+
+
+def test_nothing_is_kept_for_the_batches_of_an_epoch() -> None:
+    stream, order = Stream(read, 100), Lent(5000)
+    stream.begin(order, 2)
+    assert len(order.alive) <= 1
+    stream.close()
+
+
+def test_batches_are_cut_from_an_order_as_a_list_of_them_is() -> None:
+    numbers = torch.randperm(50)
+    for size, together, until in ((7, 1, 50), (7, 3, 50), (10, 2, 50), (60, 2, 50), (8, 3, 48)):
+        parts = torch.split(numbers[:until], size)
+        wanted = [parts[i : i + together] for i in range(0, len(parts), together)]
+        groups = Groups(Batches(numbers[:until], size), together)
+        assert len(groups) == len(wanted)
+        for piece in (slice(None), slice(1, None), slice(0, 2), slice(5, 1), slice(-1, None)):
+            found = [[index.tolist() for index in group] for group in groups[piece]]
+            assert found == [[index.tolist() for index in group] for group in wanted[piece]]
+            flat = [index.tolist() for index in groups[piece].batches]
+            assert flat == [index.tolist() for group in wanted[piece] for index in group]
+        assert [i.tolist() for i in groups[-1]] == [i.tolist() for i in wanted[-1]]
+        with pytest.raises(IndexError):
+            groups[len(groups)]
+
+
+def test_batches_cut_anew_are_known_as_those_that_were_announced() -> None:
+    stream, batches = Stream(told, 100), Batches(torch.randperm(100), 16)
+    stream.begin(batches, 2)
+    readers = {stream.gather(index).inputs[0][0].item() for index in batches}
+    assert len(readers) == 3  # the first is read by this process
+    stream.close()
+
+
+def test_batches_for_a_gpu_come_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch hands out a pinned block again once the copies from it are done, if it made the block itself."""
+    asked: list[tuple[int, bool]] = []
+
+    def empty(size: int, dtype: torch.dtype, pin_memory: bool) -> torch.Tensor:
+        asked.append((size, pin_memory))
+        return torch.zeros(size, dtype=dtype)
+
+    monkeypatch.setattr(workers.torch, "empty", empty)
+    pool, batches = workers.Pool(read, 1, 16, 10, pinned=True), order()
+    pool.begin(batches, None)  # with room for the smallest tensor only: the others come beside the slot
+    found = pool.next()
+    pool.close()
+    check(found._replace(rows=batches[0]), batches[0])
+    wanted = [
+        t.numel() * t.element_size() for t in (found.target, found.weight, *found.inputs) if t is not None
+    ]
+    assert asked == [(size, True) for size in wanted]
+
+
+def test_what_goes_to_a_device_is_copied_without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[bool] = []
+    to = torch.Tensor.to
+
+    def watched(self: torch.Tensor, *args: Any, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
+        waits.append(not non_blocking)
+        return to(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "to", watched)
+    batch = Stream(read, 100).to("meta").gather(torch.arange(4))
+    assert {t.device.type for t in (*batch.inputs, batch.target, batch.weight, batch.rows)} == {"meta"}
+    assert waits == [False] * 6
+
+
 SCRIPT = """
 import multiprocessing, sys, time, torch
 from pegboard import Batch, Stream
@@ -340,14 +449,31 @@ def test_a_run_ends_with_the_same_bytes_in_memory_and_streamed(
     assert outcome(pegboard.train(filed(workers=count), root=root, quiet=True)) == whole
 
 
-@pytest.mark.parametrize("batch", [1, 11, 24])
-def test_a_run_stopped_in_an_epoch_resumes_exactly(
+@pytest.mark.parametrize("batch", [1, 10, 13, 20])  # of 8 in an epoch and 2 in an evaluation
+def test_a_run_stopped_in_an_epoch_or_an_evaluation_resumes_exactly(
     filed: Config, root: Path, whole: Outcome, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     at_step(monkeypatch, batch, lambda stream: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Interrupted):
         pegboard.train(filed(workers=2), root=root / "cut", quiet=True)
     assert multiprocessing.active_children() == []
+    monkeypatch.undo()
+    run = pegboard.resume(folder_of(root / "cut"), quiet=True)
+    assert outcome(run) == whole
+
+
+@pytest.mark.parametrize("batch", [10, 14])
+def test_a_run_killed_in_an_epoch_or_an_evaluation_resumes_exactly(
+    filed: Config, root: Path, whole: Outcome, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    at_step(monkeypatch, batch, lambda stream: os.kill(os.getpid(), signal.SIGKILL))
+    pid = os.fork()
+    if not pid:
+        try:
+            pegboard.train(filed(workers=2), root=root / "cut", quiet=True)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     monkeypatch.undo()
     run = pegboard.resume(folder_of(root / "cut"), quiet=True)
     assert outcome(run) == whole

@@ -21,7 +21,7 @@ def test_a_checkpoint_is_due_some_minutes_after_the_one_before(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds, saved = 0.0, []
-    span, save = Loop.span, checkpoint.save
+    span, write = Loop.span, checkpoint.write
 
     def slow(self: Loop, *args: Any) -> None:
         nonlocal seconds
@@ -31,11 +31,11 @@ def test_a_checkpoint_is_due_some_minutes_after_the_one_before(
 
     def noted(folder: Path, model: nn.Module, state: Any, manifest: Any) -> Path:
         saved.append(manifest["step"])
-        return save(folder, model, state, manifest)
+        return write(folder, model, state, manifest)
 
     monkeypatch.setattr(Loop, "span", slow)
     monkeypatch.setattr("pegboard.engine.loop.time", SimpleNamespace(monotonic=lambda: seconds))
-    monkeypatch.setattr(checkpoint, "save", noted)
+    monkeypatch.setattr(checkpoint, "write", noted)
     data = {"name": "points", "count": 160, "batch_size": 16}
     given = config(data=data, trainer={"epochs": 1, "log_every": 1, "save_minutes": 2.5, "device": "cpu"})
     pegboard.train(given, root=root, quiet=True)

@@ -95,7 +95,7 @@ def test_unknown_and_doubled_names_are_errors(shelf: Path) -> None:
         zoo.find_recipe("points/nte")
     assert zoo.find_recipe("acme-shelf:points/net").name == "points/net"
     registry = Registry.discover()
-    registry.plugins += [p for p in registry.plugins if p.name == "shelf"]
+    registry.plugins.extend([p for p in registry.plugins if p.name == "shelf"])
     with pytest.raises(PegboardError, match="is brought by acme-shelf, acme-shelf"):
         zoo.find_recipe("points/net", registry)
     with pytest.raises(PegboardError, match="no place for the table"):

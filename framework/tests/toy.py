@@ -355,7 +355,7 @@ def pegboard_datasets() -> list[Dataset[Any]]:
 def pegboard_optimizers() -> list[Any]:
     return [
         Optimizer("plain", Plain, build_plain),
-        Optimizer("again", Again, build_again, closure=True, synchronizes=True),
+        Optimizer("again", Again, build_again, closure=True, synchronizes="it compares two losses"),
         Schedule("halve", Halve, build_halve),
     ]
 

@@ -61,7 +61,7 @@ def disk(here: Path) -> Iterator[Disk]:
 def test_a_disk_full_while_a_checkpoint_is_saved(
     disk: Disk, reference: Path, fails: Fails, count: int, leave: int
 ) -> None:
-    with nth(checkpoint, "save", count, lambda: disk.fill(leave)):
+    with nth(checkpoint, "write", count, lambda: disk.fill(leave)):
         text = fails(disk.root)
     assert "cannot save step" in text or "No space left" in text
     assert "pegboard resume" in text
@@ -125,7 +125,7 @@ def largest_file(size: int) -> Iterator[None]:
 def test_a_file_that_may_not_grow(
     here: Path, reference: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    before, calls = checkpoint.save, 0
+    before, calls = checkpoint.write, 0
 
     def save(*args: Any) -> Path:
         nonlocal calls
@@ -134,7 +134,7 @@ def test_a_file_that_may_not_grow(
             return before(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "save", save)
+        patch.setattr(checkpoint, "write", save)
         text = fails(here / "runs")
     assert "cannot save step" in text and "pegboard resume" in text
     goes_on(here / "runs", reference)
@@ -151,7 +151,7 @@ def test_a_run_folder_that_can_no_longer_be_written(here: Path, reference: Path,
             os.seteuid(65534)
 
     try:
-        with nth(checkpoint, "save", 3, close):
+        with nth(checkpoint, "write", 3, close):
             text = fails(root)
     finally:
         if os.getuid() == 0:
@@ -164,7 +164,7 @@ def test_a_run_folder_that_can_no_longer_be_written(here: Path, reference: Path,
 
 def test_a_run_folder_that_was_deleted_does_not_come_back_half(here: Path, fails: Fails) -> None:
     root = here / "runs"
-    with nth(checkpoint, "save", 3, lambda: [shutil.rmtree(p) for p in (root / "machine").glob("2*")]):
+    with nth(checkpoint, "write", 3, lambda: [shutil.rmtree(p) for p in (root / "machine").glob("2*")]):
         assert "No such file" in fails(root)
     assert [p for p in (root / "machine").iterdir() if not p.is_symlink()] == []
 

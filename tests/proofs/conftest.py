@@ -39,6 +39,20 @@ def lean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
 
 
+@pytest.fixture
+def only_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are traced whole and linked as graphs, and left uncompiled: a second instead of ten."""
+    torch._dynamo.reset()  # a graph of a network may be that of another test
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **options: graph)
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The compiler itself, with a place of its own for what it keeps."""
+    torch._dynamo.reset()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compiled"))
+
+
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what parts cannot be tried without."""

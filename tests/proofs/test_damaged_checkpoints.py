@@ -136,7 +136,7 @@ def test_an_evaluation_that_was_given_up_and_then_killed_is_measured_once(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(checkpoint, "save", die)  # after the row was written
+        patch.setattr(checkpoint, "write", die)  # after the row was written
         pegboard.resume(run, quiet=True, local=LOCAL)
     resumed = pegboard.resume(run, quiet=True, local=LOCAL)
     assert differences(reference, resumed.folder) == []

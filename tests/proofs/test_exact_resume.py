@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pegboard
 import pytest
 from pegboard.registry import Entry
 from proofs import (
     TRAINER,
     Config,
+    all_tricks,
     cut_and_resumed,
     differences,
     entries,
@@ -48,19 +47,6 @@ def test_a_run_with_this_part_resumes_exactly(turn: int, entry: Entry, shelf: Pa
     prove(tried(entry, shelf), tmp_path, 2 if entry.part.kind in KINDS[:3] else 1, turn)
 
 
-def all_tricks(shelf: Path) -> Config:
-    """As many tricks of the registry at once as stand beside each other."""
-    chosen: dict[str, Any] = {}
-    for entry in entries("regularizer"):
-        more = {**chosen, entry.part.name: {"name": entry.qualified, **fields(entry, shelf)}}
-        try:
-            pegboard.plan(plain(regularizers=more))
-        except pegboard.PegboardError:
-            continue
-        chosen = more
-    return plain(regularizers=chosen)
-
-
 def test_all_tricks_together_resume_exactly_wherever_they_are_cut(shelf: Path, tmp_path: Path) -> None:
     given = all_tricks(shelf)
     assert len(given["regularizers"]) >= 5
@@ -76,6 +62,7 @@ def streamed(shelf: Path, workers: int) -> Config:
     """A run over a table that is not held in memory."""
     (hub,) = (entry for entry in entries("dataset") if entry.part.name == "hub")
     data = {"name": "hub", **fields(hub, shelf), "batch_size": 4, "workers": workers, "memory": "never"}
+    data["eval_batch_size"] = 2  # so that an evaluation has batches to read ahead
     return fitting("hub", [plain(data=data)])
 
 
@@ -110,6 +97,19 @@ def test_data_read_ahead_by_workers_resumes_exactly_at_15_points(
 ) -> None:
     count = prove(streamed(shelf, workers), tmp_path, MANY)
     show(f"exact resume at {count} points, data streamed with {workers} workers")
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("steps_per_call", [1, 4, 64])
+@pytest.mark.usefixtures("compiler")
+def test_all_tricks_in_compiled_steps_resume_exactly(
+    steps_per_call: int, shelf: Path, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    given = all_tricks(shelf)
+    given["regularizers"].pop("label_noise", None)  # no graph can hold it
+    given["trainer"] |= {"compile": "step", "steps_per_call": steps_per_call, "ema": 0.9, "clip": 1.0}
+    count = prove(given, tmp_path, 4)
+    show(f"exact resume at {count} points, all tricks in compiled steps, {steps_per_call} in a call")
 
 
 TRICKS = entries("regularizer")

@@ -12,10 +12,10 @@ import torch
 from pegboard import training
 from pegboard.cli import main
 from pegboard.data import epoch_order
-from pegboard.engine import guard
+from pegboard.engine import checkpoint, guard
 from pegboard.engine.guard import NotFinite
 from pegboard.engine.loop import Loop
-from proofs import HERE, cut_and_resumed, differences, plain, unequal, whole
+from proofs import HERE, LOCAL, cut_and_resumed, differences, plain, unequal, whole
 
 pytestmark = pytest.mark.usefixtures("lean")
 SEED, BATCH, BAD = 5, 4, 5
@@ -202,3 +202,55 @@ def test_the_command_says_so_and_ends_with_a_code(tmp_path: Path, capsys: pytest
 def test_an_optimizer_that_diverges_by_itself_stops(tmp_path: Path) -> None:
     with pytest.raises(NotFinite, match=r"at step \d, in the update of player 'model'"):
         pegboard.train(plain(optimizer={"name": "sgd", "lr": 1e30}), root=tmp_path, quiet=True)
+
+
+def in_graphs(compiled: str, bad: bool = True, **trainer: Any) -> dict[str, Any]:
+    """All updates of an epoch but the first in one call, the fifth of them spoiled."""
+    tricks: dict[str, Any] = {"weight_decay": {"value": 0.1}, "dropout": {"p": 0.2}}
+    trainer = {
+        "epochs": 1,
+        "log_every": 100,
+        "device": "cpu",
+        "compile": compiled,
+        "steps_per_call": 8,
+        **trainer,
+    }
+    return plain(
+        optimizer={"name": "adam", "lr": 0.01},
+        regularizers=tricks | ({"overflow": {"row": ROW}} if bad else {}),
+        trainer=trainer,
+        plugins={"local": [*LOCAL, str(HERE / "odd_parts.py")]},
+    )
+
+
+def close(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    return all(torch.allclose(one[name], two[name], rtol=0, atol=1e-6) for name in one | two)
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_inside_a_call_of_a_graph_the_weights_keep_the_last_good_update(
+    loops: list[Loop], tmp_path: Path
+) -> None:
+    pegboard.train(in_graphs("off", bad=False, steps=BAD - 1), root=tmp_path / "clean", quiet=True)
+    with pytest.raises(NotFinite, match=f"the loss was nan at step {BAD}, in the update of player 'model'"):
+        pegboard.train(in_graphs("step"), root=tmp_path, quiet=True)
+    clean, bad = loops
+    assert bad.compiling.made.level == "step" and bad.progress.step == 8  # the whole call was made
+    assert close(last_weights(tmp_path / "clean"), bad.assembly.model.state_dict())
+    moments = [loop.assembly.kits[0].optimizer.state_dict()["state"] for loop in (clean, bad)]
+    assert all(close(*pair) for pair in zip(*(m.values() for m in moments), strict=True))
+    (folder,) = tmp_path.glob("run/2*")
+    assert [p.name for p in (folder / "checkpoints").glob("step*")] == ["step-00000000"]
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_a_graph_skips_what_a_step_in_python_skips(tmp_path: Path) -> None:
+    runs = []
+    for compiled in ("off", "step"):
+        given = in_graphs(compiled, epochs=2, nonfinite="skip", ema=0.9)
+        runs.append(pegboard.train(given, root=tmp_path / compiled, quiet=True))
+    assert runs[1].summary["compiled"]["level"] == "step"
+    assert [[row["skipped"] for row in run.history if "skipped" in row] for run in runs] == [[1, 2]] * 2
+    trained = [checkpoint.read_state(run.folder / "checkpoints/last")["trained"] for run in runs]
+    assert close(*trained)
+    assert close(last_weights(tmp_path / "off"), last_weights(tmp_path / "step"))

@@ -11,7 +11,8 @@ import kills
 import pegboard
 import pytest
 import yaml
-from proofs import differences
+from pegboard.cli import main
+from proofs import LOCAL, differences, plain, watched, whole
 from sessions import ended, journal_reaches, started
 
 
@@ -62,3 +63,20 @@ def test_a_second_interrupt_leaves_at_once_with_the_last_checkpoint_whole(tmp_pa
     run = kills.run_folder(tmp_path)
     assert run is not None
     assert kills.newest(run) == 10
+
+
+@pytest.mark.usefixtures("lean", "only_traced")
+def test_a_signal_inside_a_call_of_a_graph_ends_the_run_where_the_call_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = {"epochs": 3, "device": "cpu", "compile": "step", "steps_per_call": 64}
+    given = plain(data={"name": "toy", "batch_size": 2}, trainer=trainer)  # 16 updates an epoch
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
+    with watched(cut=5):
+        assert main(["train", f"{tmp_path}/config.yaml", "--root", str(tmp_path), "--quiet"]) == 143
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("stopped by a signal after step 16, saved; go on with: pegboard resume")
+    (run,) = tmp_path.glob("config/2*")
+    assert kills.newest(run) == 16
+    resumed = pegboard.resume(run, quiet=True, local=LOCAL)
+    assert differences(whole(given, tmp_path / "whole")[0], resumed.folder) == []

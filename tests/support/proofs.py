@@ -143,6 +143,19 @@ def tried(entry: Entry, shelf: Path) -> Config:
     return fitting(name_of(entry), configs)
 
 
+def all_tricks(shelf: Path) -> Config:
+    """As many tricks of the registry at once as stand beside each other."""
+    chosen: dict[str, Any] = {}
+    for entry in entries("regularizer"):
+        more = {**chosen, entry.part.name: {"name": entry.qualified, **fields(entry, shelf)}}
+        try:
+            pegboard.plan(plain(regularizers=more))
+        except pegboard.PegboardError:
+            continue
+        chosen = more
+    return plain(regularizers=chosen)
+
+
 class Tapped:
     """A source that says when it is read."""
 
@@ -211,7 +224,8 @@ def cut_and_resumed(config: Config, root: Path, cut: int) -> Path:
             return pegboard.train(config, root=root, quiet=True).folder  # a last save cannot be interrupted
         except Interrupted as stopped:
             folder = next(path for path in root.glob("*/2*") if str(path) in str(stopped))
-    return pegboard.resume(folder, quiet=True, local=LOCAL).folder
+    with watched():  # data that is watched goes into graphs by another way, which may round otherwise
+        return pegboard.resume(folder, quiet=True, local=config.get("plugins", {}).get("local", ())).folder
 
 
 def points(events: Sequence[str], count: int, turn: int = 0) -> list[int]:
@@ -244,6 +258,8 @@ def differences(one: Path, two: Path) -> list[str]:
         places = [path / "checkpoints" / which for path in (one, two)]
         weights = [load_file(place / checkpoint.WEIGHTS) for place in places]
         states = [torch.load(place / checkpoint.STATE, weights_only=True) for place in places]
+        for state in states:
+            state["compiled"] = state["compiled"]["level"]  # graphs are made anew after a resume
         manifests = [json.loads((place / checkpoint.MANIFEST).read_text()) for place in places]
         figures = [{k: m[k] for k in ("step", "epoch", "figures", "parts")} for m in manifests]
         found += [f"{which} weights{path}" for path in unequal(*weights)]

@@ -101,7 +101,8 @@ class Sandbox:
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the sandbox, cut off from the environment that runs the tests."""
         kept = {key: os.environ[key] for key in ("HOME", "LANG", "PATH", "TMPDIR") if key in os.environ}
-        kept |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+        kept |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        kept |= {"XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
         program = str(self.folder / "bin" / words[0])
         return subprocess.run(
             [program, *words[1:]], cwd=cwd or self.folder, env=kept, capture_output=True, text=True

@@ -49,13 +49,15 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .api import Run, load, plan, resume, train
-    from .data import Resident, Stream
+    from .data import Ragged, Resident, Sequences, Stream
     from .pegs import Peg
 
 _LAZY = {
     "Peg": "pegs",
+    "Ragged": "data",
     "Resident": "data",
     "Run": "api",
+    "Sequences": "data",
     "Stream": "data",
     "load": "api",
     "resume": "api",
@@ -89,12 +91,14 @@ __all__ = [
     "Probe",
     "ProbePart",
     "Problem",
+    "Ragged",
     "Regularizer",
     "Resident",
     "Role",
     "Run",
     "RunInfo",
     "Schedule",
+    "Sequences",
     "Series",
     "Site",
     "Source",

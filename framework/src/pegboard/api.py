@@ -65,13 +65,20 @@ def plan(config: str | Path | Mapping[str, Any], *overrides: str) -> Plan:
 
 
 def train(
-    config: str | Path | Mapping[str, Any], *overrides: str, root: str | Path = "runs", quiet: bool = False
+    config: str | Path | Mapping[str, Any],
+    *overrides: str,
+    root: str | Path = "runs",
+    quiet: bool = False,
+    profile: bool = False,
 ) -> Run:
-    """Train a config to its end in a new folder below `root`."""
+    """Train a config to its end in a new folder below `root`.
+
+    With `profile`, the folder also holds `profile/`: a trace of some steps and where the time went.
+    """
     from .report.console import Console
     from .training import run_plan
 
-    return Run(run_plan(check(config, overrides), Path(root), Console(quiet)))
+    return Run(run_plan(check(config, overrides), Path(root), Console(quiet), profile))
 
 
 def resume(run: str | Path | Run, quiet: bool = False, *, local: Sequence[str | Path] = ()) -> Run:

@@ -24,11 +24,18 @@ class Batch(NamedTuple):
     rows: Tensor | None = None  # (batch,) number of each sample in its split
 
 
+# What an optimizer's record may give besides `step`: gradients of all groups, then the rate of each group.
+Update = Callable[["Sequence[Tensor]", "Sequence[float | Tensor]"], None]
+
+
 class Source(Protocol):
     """The samples of one split.
 
-    A source that reads from disk may also have `begin(order, workers, epoch)`, called before each epoch with
-    the numbers of the batches to come, and `close()`, called at the end of the run.
+    A source that reads from disk may also have `begin(order, workers, epoch)`, called before each epoch and
+    each evaluation with the numbers of the batches to come, on the CPU, and `close()`, called at the end of
+    an evaluation and of the run. One whose samples differ
+    in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
+    CPU too; and `padded(spec)`, the same samples all as long as the spec says.
     """
 
     def __len__(self) -> int:

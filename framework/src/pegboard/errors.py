@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 
 class PegboardError(Exception):
     """A mistake of the user's, or of the machine's, that the message explains in full."""
+
+
+def no_numbers(error: BaseException) -> bool:
+    """Whether it says that something cannot run on torch's meta device, where tensors have no numbers."""
+    told = re.search(r"\bmeta\b|register_meta|fake impl", str(error), re.IGNORECASE)
+    return isinstance(error, RuntimeError | TypeError) and told is not None
 
 
 def no_memory(error: BaseException) -> bool:

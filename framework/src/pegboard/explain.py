@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from .config.nodes import Chosen
 from .contracts import Batch
+from .data import padding_share, say_where, shown_bytes, similar_order
+from .engine.compiled import obstacles, try_trace
+from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
-from .engine.step import link, turns
-from .planning import Assembly, Plan, PlayerKit, assemble, overrides, read_data
+from .engine.step import UNTOLD, link, turns
+from .engine.waiting import declared, looking, place, stand_ins, telling
+from .errors import PegboardError
+from .planning import Assembly, Plan, PlayerKit, assemble, overrides, read_data, start_average
 from .report.console import plain_table
 
 
@@ -33,6 +37,8 @@ class Cost:
 def trace(plan: Plan, device: str) -> list[str]:
     """What one step calls, in order, recorded while it runs on a device."""
     if device == "meta":
+        if why := _unmeasured(plan):
+            raise PegboardError(f"the step cannot run on the meta device: {why}; name another device")
         return _run_step(assemble(plan, "meta"), _example(plan)).events
     splits = plan.splits or read_data(plan.settings)
     rows = torch.arange(min(len(splits.train), plan.settings.batches.batch_size), device=device)
@@ -47,48 +53,58 @@ def _example(plan: Plan) -> Batch:
 
 
 def _run_step(assembly: Assembly, batch: Batch) -> Cost:
-    """Run one step of every player of the first turn that all share, and measure it."""
-    cost = Cost()
+    """Run one step of every player of the first turn that all share, and measure it.
+
+    On the meta device a second one follows, which is a steady one: nothing in it may wait for the device.
+    """
+    cost, inside = Cost(), list[str]()
     assembly.model.train()
     trainer = assembly.plan.settings.trainer
-    precision = choose_precision(trainer.precision if assembly.device != "meta" else "fp32", assembly.device)
+    meta = assembly.device == "meta"
+    precision = choose_precision("fp32" if meta else trainer.precision, assembly.device)
     batches = [batch] * trainer.accumulate
     counter = FlopCounterMode(display=False)
-    with _hooks(assembly, cost.events.append), _saved_bytes(assembly.model, cost), counter:
+    start_average(assembly)
+    with _hooks(assembly, cost.events.append), stand_ins(assembly) if meta else nullcontext():
+        updates = []
         for player in turns(assembly.kits)[-1]:
             kit = assembly.kits[player]
-            record = _once(cost.events) if kit.closure else cost.events.append
-            restore = kit.optimizer.step
-            if assembly.device == "meta" and _synchronizes(assembly, kit):
-                kit.optimizer.step = _stand_in  # type: ignore[method-assign]
-            link(assembly, kit, precision, record).update(batches, 0)
-            kit.optimizer.step = restore  # type: ignore[method-assign]
-            cost.state += _state_bytes(kit.optimizer)
+            watch = functools.partial(_recorded, cost.events, inside, assembly.plan, kit)
+            kit = replace(kit, schedule=watch("schedule", kit.schedule) if kit.schedule else None)
+            updates.append(link(assembly, kit, precision, watch).update)
+        tell = telling(assembly, inside) if meta else nullcontext()
+        with tell, looking() if meta else nullcontext() as look:
+            with _saved_bytes(assembly.model, cost), counter:
+                for update in updates:
+                    update(batches, 0)
+            cost.events = list(cost.events)  # what comes now is the same again
+            cost.state = sum(_state_bytes(kit.optimizer) for kit in assembly.kits)
+            if look is not None:
+                look.steady = True
+                for update in updates:
+                    update(batches[:1], 1)
     cost.flops = counter.get_total_flops()
     return cost
 
 
-def _stand_in(closure: Any = None) -> Any:
-    """In place of an optimizer that cannot step on the meta device: evaluates the loss, if it would."""
-    return closure() if closure is not None else None
+def _recorded(events: list[str], inside: list[str], plan: Plan, kit: PlayerKit, name: str, call: Any) -> Any:
+    """What says its name whenever it is called; a closure evaluates the step again, and is told once."""
+    where = place(plan, kit, name)
 
+    def recorded(*args: Any) -> Any:
+        if name not in UNTOLD and not (kit.closure and name in events):
+            events.append(name)
+        inside.append(where)
+        result = call(*args)
+        inside.pop()  # not where it fails: then it is known what was being called
+        return result
 
-def _once(events: list[str]) -> Any:
-    """Records an event the first time only: an optimizer with a closure evaluates the step again."""
-    return lambda event: None if event in events else events.append(event)
-
-
-def _optimizer(assembly: Assembly, kit: PlayerKit) -> tuple[Chosen, Chosen | None]:
-    settings = assembly.plan.settings
-    return settings.player_optimizers.get(kit.player.name, (settings.optimizer, settings.schedule))
-
-
-def _synchronizes(assembly: Assembly, kit: PlayerKit) -> bool:
-    return bool(getattr(_optimizer(assembly, kit)[0].entry.part, "synchronizes", False))
+    return recorded
 
 
 def _schedule(assembly: Assembly, kit: PlayerKit) -> str | None:
-    chosen = _optimizer(assembly, kit)[1]
+    settings = assembly.plan.settings
+    chosen = settings.player_optimizers.get(kit.player.name, (settings.optimizer, settings.schedule))[1]
     return None if chosen is None else chosen.entry.part.name
 
 
@@ -132,8 +148,11 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 def explain(plan: Plan) -> str:
     """The plan as text."""
-    assembly = assemble(plan, "meta")
-    cost = _run_step(assembly, _example(plan))
+    with compiler_absent():
+        assembly = assemble(plan, "meta")
+        batch = _example(plan)
+        why = _unmeasured(plan)
+        cost = Cost(events=[f"not tried: {why}"]) if why else _run_step(assembly, batch)
     sections = [
         _heading(plan),
         _parts(plan),
@@ -143,6 +162,7 @@ def explain(plan: Plan) -> str:
         _order(plan, assembly),
         "one step\n" + "\n".join(f"  {event}" for event in cost.events),
         _cost(plan, assembly, cost),
+        _compile(plan, assembly, batch),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
 
@@ -159,7 +179,8 @@ def _heading(plan: Plan) -> str:
         length += f", batches of {s.batches.batch_size}"
     if s.trainer.accumulate > 1:
         length += f", {s.trainer.accumulate} batches to an update"
-    return f"{text}\n{length}"
+    where = say_where(plan.splits, device) if plan.splits is not None else ""
+    return f"{text}\n{length}" + (f"\ndata: {where}" if where else "")
 
 
 def _parts(plan: Plan) -> str:
@@ -216,22 +237,52 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
     parameters = sum(p.numel() * p.element_size() for p in assembly.model.parameters())
     count = sum(p.numel() for p in assembly.model.parameters())
     total = 2 * parameters + cost.state + cost.saved
-    waits = [k.player.name for k in assembly.kits if _synchronizes(assembly, k)]
     lines = [
         f"parameters  {count:,}",
         f"a step      {cost.flops:,} floating point operations in matrix products and convolutions",
-        f"memory      {_bytes(total)}: weights {_bytes(parameters)}, gradients {_bytes(parameters)}, "
-        f"optimizer {_bytes(cost.state)}, activations {_bytes(cost.saved)}",
+        f"memory      {shown_bytes(total)}: weights {shown_bytes(parameters)}, "
+        f"gradients {shown_bytes(parameters)}, optimizer {shown_bytes(cost.state)}, "
+        f"activations {shown_bytes(cost.saved)}",
     ]
-    if waits:
-        lines.append(f"waits       the optimizer of {', '.join(waits)} waits for the device in every step")
+    if _unmeasured(plan):
+        del lines[1:]
+    for path, (entry, why) in declared(plan).items():
+        lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
+    lengths = getattr(plan.splits.train, "lengths", None) if plan.splits is not None else None
+    if lengths is not None:
+        batches = plan.settings.batches
+        order = similar_order(lengths, batches.batch_size, plan.settings.seed, 0, batches.shuffle)
+        share = padding_share(lengths, order, batches.batch_size)
+        lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch")
     return "\n".join(lines)
 
 
-def _bytes(size: int) -> str:
-    value = float(size)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 999.5:  # as far as three digits go
-            return f"{value:.3g} {unit}"
-        value /= 1024
-    return f"{value:.3g} GiB"
+def _unmeasured(plan: Plan) -> str:
+    """Why a step cannot run on the meta device, as its parts declare; "" where it can."""
+    found = {path: why for path, (_, why) in declared(plan).items()}
+    told = [f"{path} waits for the device: {found[path]}" for path in ("model", "objective") if path in found]
+    return ", ".join(told)
+
+
+def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
+    """What of a step becomes a graph; the step is traced to find out."""
+    trainer = plan.settings.trainer
+    if trainer.compile == "off":
+        return ""
+    if trainer.compile == "model":
+        return "compile     the forward pass of the model"
+    device = choose_device(trainer.device)
+    found = obstacles(assembly, choose_precision(trainer.precision, device))
+    kinds = ("model", "objective", "regularizers.")  # an optimizer's functional form need not wait
+    found += [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]
+    if not found:
+        precision = choose_precision("fp32", "meta")
+        linked = [link(assembly, kit, precision) for kit in assembly.kits]
+        batches = [batch] * trainer.accumulate
+        found = list(filter(None, [try_trace(assembly, linked, turns(assembly.kits)[-1], batches)]))
+    if found:
+        less = "nothing" if trainer.compile == "auto" else "the forward pass of the model alone"
+        return f"compile     {less}, because {found[0]}"
+    calls = f", {trainer.steps_per_call} in a call" if trainer.steps_per_call > 1 else ""
+    when = ", if that pays within the run" if trainer.compile == "auto" else ""
+    return f"compile     whole steps{calls}{when}"

@@ -43,6 +43,7 @@ _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
     *((name, *_SPECS) for name in ("inputs", "targets", "default_for")),
     *((name, *_NAMES) for name in ("pegs", "after", "before", "conflicts")),
     ("stages", "a mapping of stages to roles", lambda value: value == () or isinstance(value, Mapping)),
+    ("synchronizes", "a text that says why", lambda value: value == () or isinstance(value, str)),
 ]
 
 

@@ -5,6 +5,9 @@ module: a module that imports neither torch nor numpy. Each hook below is a func
 module, decorated with `pegboard.hookimpl`. It is called once a process, when the catalogue of
 parts is first needed, takes no arguments, and returns a list of records. Whatever goes wrong in
 it becomes the status of the plugin and nothing else.
+
+What acts in a training step must not wait for the device. A model, objective, trick, optimizer or
+schedule that cannot do without says why in `synchronizes` of its record, and `explain` shows it.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ def pegboard_optimizers() -> Sequence[Optimizer[Any] | Schedule[Any]]:
     An optimizer's `build` returns a function from parameter groups to a `torch.optim.Optimizer`,
     fused or foreach as `context.device` allows; a schedule's returns a function from the number of
     the step (0 first; `context.steps` in all) to a factor of every group's rate. `closure=True` on
-    a record says that `step` takes a closure.
+    a record says that `step` takes a closure; `functional` gives the update as a function of tensors,
+    which makes a step shorter and lets it be compiled whole.
     """
     raise NotImplementedError
 

@@ -38,7 +38,7 @@ class Trained:
         context = Context(spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, key="objective")
         self.objective: Objective = build(self.plan.objective, context)
         batches = self.plan.settings.batches
-        self.batch = batches.eval_batch_size or 4 * batches.batch_size
+        self.batch, self.workers = batches.eval_batch_size or 4 * batches.batch_size, batches.workers
         self._splits: Splits | None = None
 
     @property
@@ -59,12 +59,13 @@ class Trained:
         """Loss and metrics on a split."""
         metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
         return evaluate(
-            self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision
-        )
+            self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision,
+            workers=self.workers,
+        )  # fmt: skip
 
     def predict(self, source: Source) -> dict[str, list[Any]]:
         """Columns for people, a value for each sample."""
-        output, _ = collect(self.model, source, self.batch, self.device, self.precision)
+        output, _ = collect(self.model, source, self.batch, self.device, self.precision, self.workers)
         names = getattr(self.plan.spec.target, "names", ())
         return {
             key: [readable(value, names if key == "class" else ()) for value in column]

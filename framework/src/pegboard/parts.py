@@ -18,7 +18,7 @@ from .specs import DataSpec, Spec
 if TYPE_CHECKING:
     import torch
 
-    from .contracts import Objective, Probe, Splits, Tracker  # noqa: F401
+    from .contracts import Objective, Probe, Splits, Tracker, Update  # noqa: F401
     from .regularizer import Trick  # noqa: F401
 
 
@@ -157,7 +157,14 @@ class Part(Generic[C, T]):
 
 
 @dataclass(frozen=True)
-class Model(Part[C, "torch.nn.Module"]):
+class StepPart(Part[C, T]):
+    """A part that acts in a training step, where nothing waits for the device unless it says so here."""
+
+    synchronizes: str = field(default="", kw_only=True)  # why it waits for the device in every step
+
+
+@dataclass(frozen=True)
+class Model(StepPart[C, "torch.nn.Module"]):
     """Builds an `nn.Module` from its config and `context.spec`, called as `model(*batch.inputs)`."""
 
     kind: ClassVar[str] = "model"
@@ -169,18 +176,23 @@ class Model(Part[C, "torch.nn.Module"]):
 
 
 @dataclass(frozen=True)
-class Optimizer(Part[C, "Callable[[list[dict[str, Any]]], torch.optim.Optimizer]"]):
+class Optimizer(StepPart[C, "Callable[[list[dict[str, Any]]], torch.optim.Optimizer]"]):
     """Builds a factory that takes parameter groups and returns a `torch.optim.Optimizer`."""
 
     kind: ClassVar[str] = "optimizer"
     reserved: ClassVar[frozenset[str]] = frozenset({"name", "schedule", "players"})
 
     closure: bool = field(default=False, kw_only=True)  # it evaluates the loss again (LBFGS, SAM)
-    synchronizes: bool = field(default=False, kw_only=True)  # it waits for the device in a step
+    # (optimizer, traced) -> its update as a function of the gradients of all groups and the rate of each,
+    # changing parameters and state in place; None where there is no such function, or not yet. Traced, it
+    # becomes part of a graph: it takes rates as tensors. Else it gives the same numbers as `step`, sooner.
+    functional: Callable[[torch.optim.Optimizer, bool], Update | None] | None = field(
+        default=None, kw_only=True
+    )
 
 
 @dataclass(frozen=True)
-class Schedule(Part[C, Callable[[int], float]]):
+class Schedule(StepPart[C, Callable[[int], float]]):
     """Builds a function from the number of the step (0 first) to a factor of the learning rate.
 
     Returned by `pegboard_optimizers`, beside the optimizers.
@@ -200,7 +212,7 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Regularizer(Part[C, "Trick"]):
+class Regularizer(StepPart[C, "Trick"]):
     """Builds a `Trick`. `stages` names every method the trick overrides, and its role there.
 
     A trick that hangs modules says on which pegs in a field `sites: tuple[Site, ...]` of its config: from it
@@ -228,14 +240,14 @@ class Dataset(Part[C, "Splits"]):
 
     kind: ClassVar[str] = "dataset"
     reserved: ClassVar[frozenset[str]] = frozenset(
-        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last", "workers"}
+        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last", "lengths", "workers"}
     )
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
-class ObjectivePart(Part[C, "Objective"]):
+class ObjectivePart(StepPart[C, "Objective"]):
     """Builds an `Objective`: the loss, its metrics and its players."""
 
     kind: ClassVar[str] = "objective"

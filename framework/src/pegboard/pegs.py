@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .errors import no_numbers
 from .parts import SITES
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -83,7 +84,8 @@ def infer(module: nn.Module, *example: Tensor) -> nn.Module:
     Every linear or convolution layer but the last gets an `affine` peg behind it, every one but
     the first a `hidden` peg before it (behind the nonlinearity, wherever that is written), the
     first one an `input` peg, and every embedding an `embedding` peg. With `example` inputs the
-    layers are taken in the order in which a forward pass calls them; without, as registered.
+    layers are taken in the order in which a forward pass on the meta device calls them; without
+    them, or where it cannot run there, as registered.
     A layer called more than once is left alone.
     """
     if any(True for _ in find(module)):
@@ -141,7 +143,12 @@ def _calls(module: nn.Module, example: Sequence[Tensor]) -> list[tuple[str, str,
                 seen.append((name, _layout(layer, inputs[0].dim()), _layout(layer, output.dim())))
 
             layer.register_forward_hook(note)
-    with torch.no_grad():
-        twin(*(x.to("meta") for x in example))
+    try:
+        with torch.no_grad():
+            twin(*(x.to("meta") for x in example))
+    except Exception as error:
+        if not no_numbers(error):
+            raise
+        return _registered(module)  # it needs numbers, which its first step will tell
     names = [name for name, _, _ in seen]
     return [call for call in seen if names.count(call[0]) == 1]

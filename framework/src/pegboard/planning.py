@@ -19,7 +19,8 @@ from torch import nn
 from . import pegs
 from .config.check import refine
 from .config.nodes import Chosen, Settings
-from .contracts import Objective, Player, Splits
+from .contracts import Objective, Player, Splits, Update
+from .data import padded_splits
 from .errors import PegboardError
 from .parts import Context
 from .registry import Entry
@@ -90,6 +91,15 @@ class Plan:
         for key, chosen in s.trackers.items():
             yield f"trackers.{key}", chosen.entry
 
+    def part_in(self, file: str) -> tuple[str, Entry] | None:
+        """The part whose code is in this file, with its place in the config."""
+        for path, entry in self.entries():
+            code = getattr(entry.part.build, "__code__", None)
+            home = Path(code.co_filename) if code is not None else Path()
+            if file == str(home) or (home.name == "__init__.py" and Path(file).is_relative_to(home.parent)):
+                return path, entry
+        return None
+
     def fingerprint(self) -> dict[str, str]:
         """Distribution and version of every plugin the plan uses."""
         return dict(sorted({(e.plugin.dist, e.plugin.version) for _, e in self.entries()}))
@@ -128,7 +138,7 @@ def read_data(settings: Settings) -> Splits:
     splits: Splits = build(settings.data, context)
     if len(splits.train) == 0:
         raise PegboardError(f"data set {settings.data.entry.part.name!r} has no training samples")
-    return splits
+    return padded_splits(splits) if settings.batches.lengths == "pad" else splits
 
 
 def build(chosen: Chosen, context: Context) -> Any:
@@ -160,6 +170,7 @@ class PlayerKit:
     groups: list[dict[str, Any]]  # as the tricks left them, with the names of the parameters
     schedule: Callable[[int], float] | None
     closure: bool
+    functional: Callable[[Optimizer, bool], Update | None] | None = None  # as the optimizer's record has it
 
 
 @dataclass
@@ -174,6 +185,7 @@ class Assembly:
     kits: list[PlayerKit]
     hung: list[tuple[str, pegs.Peg, list[str]]]  # name of a peg, the peg, keys of what hangs on it
     generators: dict[str, torch.Generator] = field(default_factory=dict)
+    average: dict[str, torch.Tensor] = field(default_factory=dict)  # of the weights, where trainer.ema asks
 
     def linked(self, stage: str, player: str) -> list[tuple[str, Callable[..., Any]]]:
         """The methods of a stage that act on a player, in order, with the keys of their tricks."""
@@ -183,6 +195,13 @@ class Assembly:
             if overrides(self.tricks[placed.key], stage)
             and player in (self.plan.settings.regularizers[placed.key].players or (player,))
         ]
+
+
+def start_average(assembly: Assembly) -> None:
+    """Let the average of the weights, where one is kept, begin where the weights are."""
+    if assembly.plan.settings.trainer.ema is not None:
+        trained = ((n, p) for n, p in assembly.model.named_parameters() if p.requires_grad)
+        assembly.average = {name: p.detach().clone() for name, p in trained}
 
 
 def overrides(trick: Trick, stage: str) -> bool:
@@ -210,6 +229,8 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
     objective: Objective = build(plan.objective, context("objective"))
     model, tricks, hung = build_network(plan, context)
     model.to(device)
+    if settings.trainer.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
     players = objective.players(model)
     _check_players(settings, [p.name for p in players])
@@ -316,7 +337,8 @@ def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) 
     factor = None
     if schedule is not None and assembly.plan.steps is not None:
         factor = build(schedule, context("optimizer.schedule"))
-    return PlayerKit(player, made, groups, factor, getattr(optimizer.entry.part, "closure", False))
+    part: Any = optimizer.entry.part
+    return PlayerKit(player, made, groups, factor, part.closure, part.functional)
 
 
 def _merged(groups: list[dict[str, Any]], order: list[nn.Parameter]) -> list[dict[str, Any]]:

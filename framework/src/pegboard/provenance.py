@@ -29,7 +29,7 @@ from .config.dump import to_yaml
 from .config.nodes import Origin, Settings
 from .config.report import leaves
 from .contracts import Splits
-from .data import Resident
+from .data import Ragged, Resident
 from .engine.checkpoint import digest
 from .loading import locate
 from .planning import Plan
@@ -150,17 +150,17 @@ def data_record(splits: Splits) -> dict[str, Any]:
     there = {n: s for n in ("train", "val", "test") if (s := getattr(splits, n)) is not None}
     record = {key: notes[key] for key in sorted(notes) if isinstance(notes[key], str | int | float)}
     record["samples"] = {name: len(source) for name, source in there.items()}
-    resident = {name: source for name, source in there.items() if isinstance(source, Resident)}
+    resident = {name: source for name, source in there.items() if isinstance(source, Resident | Ragged)}
     if "fingerprint" not in record and len(resident) == len(there):
         record["fingerprint"] = fingerprint(resident)
     return record
 
 
-def fingerprint(splits: Mapping[str, Resident], whole: int = WHOLE) -> str:
+def fingerprint(splits: Mapping[str, Resident | Ragged], whole: int = WHOLE) -> str:
     """A sha256 of the tensors of all splits with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, source in splits.items():
-        for tensor in (*source.inputs, source.target, source.weight):
+        for tensor in source.tensors:
             if tensor is None:
                 digest.update(f"{name} none\n".encode())
                 continue

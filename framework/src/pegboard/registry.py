@@ -16,8 +16,8 @@ import os
 import sys
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,38 +27,14 @@ import pluggy
 from . import hookspecs
 from .errors import PegboardError
 from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas
+from .installed import GROUP, Plugin, find_installed, negotiate
+from .memo import Memo, Offers
+from .memo import key as memo_key
 from .nearest import nearest
 from .parts import Part
-from .version import __version__
 
-GROUP = "pegboard"
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
 KINDS: dict[str, type[Part[Any, Any]]] = {cls.kind: cls for kinds in HOOKS.values() for cls in kinds}
-
-
-@dataclass
-class Plugin:
-    """One installed or local plugin and what became of it."""
-
-    name: str  # of the entry point
-    dist: str  # distribution, or the path of a local file
-    version: str
-    status: str = "found"  # ready, disabled, incompatible, shadowed, broken
-    phase: str = ""  # where it broke: import, register, hook, collect, record, schema
-    reason: str = ""
-    error: BaseException | None = field(default=None, repr=False)
-    parts: list[Part[Any, Any]] = field(default_factory=list, repr=False)
-    recipes: list[Path] = field(default_factory=list, repr=False)
-    milliseconds: float = 0.0  # of its own import
-
-    @property
-    def option(self) -> str:
-        """What a command needs to know a part of it."""
-        return f" --local {self.dist}" if self.version == "local" else ""
-
-    @property
-    def state(self) -> str:
-        return f"broken({self.phase})" if self.status == "broken" else self.status
 
 
 @dataclass(frozen=True)
@@ -85,37 +61,56 @@ class Registry:
     """The plugins that are installed, what became of each, and the parts of those that are ready."""
 
     def __init__(self, plugins: Iterable[Plugin] = ()) -> None:
-        self.plugins = list(plugins)
-        self._entries: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
-        for plugin in self.plugins:
-            for part in plugin.parts if plugin.status == "ready" else ():
-                self._entries[part.kind].append(Entry(part, plugin))
+        self._plugins = list(plugins)
 
     @classmethod
     def discover(cls, local: Sequence[str | Path] = (), disable: Sequence[str] = ()) -> Registry:
         """Every plugin with an entry point in the group `pegboard`, and the local files named."""
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
-        plugins = []
+        plugins, memo = [], Memo()
         with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's own
-            for plugin, target, requires in _installed():
+            for plugin, target, dist in find_installed():
                 plugins.append(plugin)
                 _switch(plugin, disable)
                 if plugin.status == "found":
-                    _negotiate(plugin, requires)
-                if plugin.status == "found":
-                    _load(plugin, target, manager)
+                    _consider(plugin, target, dist, manager, memo)
             for path in local:
                 plugin = Plugin(Path(path).stem, str(path), "local")
                 plugins.append(plugin)
                 _load(plugin, functools.partial(_import_file, Path(path)), manager)
+        memo.save()
         registry = cls(plugins)
         registry._enforce(disable)
         return registry
 
+    @property
+    def plugins(self) -> list[Plugin]:
+        """All of them, each with what became of it."""
+        self._import_all()
+        return self._plugins
+
+    def _import_all(self) -> None:
+        for plugin in self._plugins:
+            if plugin.waits is not None:
+                plugin.waits()
+
+    def _find(self, kind: str, name: str | None = None) -> list[Entry]:
+        """What ready plugins offer of a kind and a name; those known to offer such are imported first."""
+        for plugin in self._plugins:
+            if plugin.waits is not None and any(k == kind and name in (None, n) for k, n in plugin.offers):
+                plugin.waits()
+        return [
+            Entry(part, plugin)
+            for plugin in self._plugins
+            if plugin.status == "ready"
+            for part in plugin.parts
+            if part.kind == kind and name in (None, part.name)
+        ]
+
     def _enforce(self, disable: Sequence[str]) -> None:
         """Names in switches must exist, and the strict switch makes every status an error."""
-        known = {n for p in self.plugins for n in (p.name, p.dist)}
+        known = {n for p in self._plugins for n in (p.name, p.dist)}
         for source, names in (
             ("PEGBOARD_PLUGINS", _listed("PEGBOARD_PLUGINS")),
             ("PEGBOARD_PLUGINS_DISABLE", _listed("PEGBOARD_PLUGINS_DISABLE")),
@@ -135,34 +130,35 @@ class Registry:
                 lines = "\n".join(f"  {p.name} ({p.dist}): {p.state}: {p.reason}" for p in bad)
                 raise PegboardError(f"PEGBOARD_PLUGINS_STRICT=1 and not every plugin is ready:\n{lines}")
 
+    def failed(self, local: Iterable[str | Path]) -> list[Plugin]:
+        """Those of the local files that are not ready."""
+        return [p for p in self._plugins if p.dist in map(str, local) and p.status != "ready"]
+
     def insist(self, local: Sequence[str | Path]) -> Registry:
         """This registry, where the local files that a person named are ready; an error where one is not."""
-        for plugin in self.plugins:
-            if plugin.dist in map(str, local) and plugin.status != "ready":
-                raise PegboardError(f"{plugin.dist} did not load ({plugin.phase}): {plugin.reason}")
+        for plugin in self.failed(local):
+            raise PegboardError(f"{plugin.dist} did not load ({plugin.phase}): {plugin.reason}")
         return self
 
     def entries(self, kind: str) -> list[Entry]:
         """The parts of a kind that ready plugins offer, by name."""
-        return sorted(self._entries[kind], key=lambda e: (e.part.name, e.plugin.dist))
+        return sorted(self._find(kind), key=lambda e: (e.part.name, e.plugin.dist))
 
     def recipes(self) -> list[tuple[Plugin, Path]]:
         """Folders of recipes with the plugin that brings each."""
-        return [(p, folder) for p in self.plugins if p.status == "ready" for folder in p.recipes]
+        return [(p, folder) for p in self._plugins if p.status == "ready" for folder in p.recipes]
 
     def reference(self, entry: Entry) -> str:
         """The shortest name that finds this part again."""
-        alone = sum(e.part.name == entry.part.name for e in self._entries[entry.part.kind]) == 1
+        alone = len(self._find(entry.part.kind, entry.part.name)) == 1
         return entry.part.name if alone else entry.qualified
 
     def lookup(self, kind: str, ref: str) -> Entry:
         """The part that `ref` names: `name`, or `plugin:name` where two plugins offer the same."""
         owner, _, name = ref.rpartition(":")
-        found = [
-            e
-            for e in self._entries[kind]
-            if e.part.name == name and (not owner or owner in (e.plugin.dist, e.plugin.name))
-        ]
+        if not self._find(kind, name):
+            self._import_all()  # what a plugin offers may depend on more than its files
+        found = [e for e in self._find(kind, name) if not owner or owner in (e.plugin.dist, e.plugin.name)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -192,8 +188,8 @@ class Registry:
             return UnknownPart(
                 f"{kind} {name!r} is part of {dist}, which is not installed", hint=f"pip install {dist}"
             )
-        names = [e.part.name for e in self._entries[kind]]
-        others = [k for k, entries in self._entries.items() if any(e.part.name == name for e in entries)]
+        names = [e.part.name for e in self._find(kind)]
+        others = [k for k in KINDS if self._find(k, name)]
         message = f"unknown {kind} {name!r}"
         if owner and not any(owner in (p.name, p.dist) for p in self.plugins):
             message = f"the plugin {owner!r} is not installed, so it offers no {kind} {name!r}"
@@ -235,30 +231,6 @@ def _known(kind: str, name: str) -> str:
     return _index().get(kind, {}).get(name, "")
 
 
-def _installed() -> Iterator[tuple[Plugin, Callable[[], Any], list[str]]]:
-    """Plugins named by entry points, with what loads each and what it requires; runs no plugin code."""
-    found: list[tuple[str, str, metadata.Distribution, metadata.EntryPoint]] = []
-    for dist in metadata.distributions():
-        try:
-            points = [p for p in dist.entry_points if p.group == GROUP]
-            found += [(dist.metadata["Name"] or "unknown", p.name, dist, p) for p in points]
-        except Exception:  # a damaged installation is not ours to report
-            continue
-    first: dict[str, metadata.Distribution] = {}
-    for name, _, dist, _ in found:  # earlier on sys.path wins, as for imports
-        first.setdefault(name.lower().replace("_", "-"), dist)
-    for name, point_name, dist, point in sorted(found, key=lambda f: f[:2]):
-        plugin = Plugin(point_name, name.lower().replace("_", "-"), dist.version or "unknown")
-        if first[plugin.dist] is not dist:
-            plugin.status, plugin.reason = "shadowed", "another copy stands earlier on sys.path"
-        yield plugin, point.load, dist.requires or []
-
-
-def installed() -> set[str]:
-    """Names and distributions of the installed plugins; runs no plugin code."""
-    return {name for plugin, _, _ in _installed() for name in (plugin.name, plugin.dist)}
-
-
 def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
     """Apply the switches that keep a plugin's code from running."""
     names = {plugin.name, plugin.dist}
@@ -267,21 +239,40 @@ def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
         plugin.status, plugin.reason = "disabled", "switched off by the config or the environment"
 
 
-def _negotiate(plugin: Plugin, requires: Sequence[str]) -> None:
-    """Compare the plugin's own requirement on the core with this core, before its code is imported."""
-    from packaging.requirements import Requirement
+def _consider(
+    plugin: Plugin,
+    point: metadata.EntryPoint,
+    dist: metadata.Distribution,
+    manager: pluggy.PluginManager,
+    memo: Memo,
+) -> None:
+    """Import a plugin that fits this core; one that is known and unchanged waits until it is used."""
+    try:
+        key = memo_key(dist, point)
+    except (OSError, ValueError):
+        key = None
+    if (offers := memo.offers(key)) is None:
+        negotiate(plugin, dist.requires or [])
+        if plugin.status == "found":
+            _load(plugin, point.load, manager)
+            memo.keep(key, _offered(plugin))
+        return
 
-    for text in requires:
-        try:
-            need = Requirement(text)
-            applies = need.marker is None or need.marker.evaluate({"extra": ""})
-        except ValueError:  # not a requirement, or a condition that cannot be decided
-            continue
-        if need.name.lower() == "pegboard" and applies:
-            if not need.specifier.contains(__version__, prereleases=True):
-                plugin.status = "incompatible"
-                plugin.reason = f"needs pegboard{need.specifier}, this is {__version__}"
-            return
+    def load() -> None:
+        plugin.waits = None
+        with contextlib.redirect_stdout(sys.stderr):
+            _load(plugin, point.load, manager)
+        memo.keep(key, _offered(plugin))
+        memo.save()
+
+    plugin.offers, plugin.waits = offers, load
+
+
+def _offered(plugin: Plugin) -> Offers | None:
+    """What is worth keeping: of recipes the paths are asked for, and what is broken may be mended."""
+    if plugin.status != "ready" or plugin.recipes:
+        return None
+    return frozenset((part.kind, part.name) for part in plugin.parts)
 
 
 def was_run(path: Path) -> bool:

@@ -44,8 +44,8 @@ class Trick:
 
     The record's `stages` names the methods that a class overrides and the role of each. All but
     `hang`, `edit_model` and `edit_groups`, which act once, are part of the training step: they
-    must not wait for the device (`.item()`, indexing by a mask) and must not draw from the
-    global random stream of another device.
+    must not wait for the device (`.item()`, indexing by a mask), unless the record's `synchronizes`
+    says why they do, and must not draw from the global random stream of another device.
     """
 
     def hang(self, peg: Peg) -> nn.Module | None:

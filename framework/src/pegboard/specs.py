@@ -100,7 +100,7 @@ class Tokens(Spec):
     """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
 
     vocab: int | None = None
-    length: int | None = None
+    length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
     padding: int = -1  # the symbol that pads; -1 where nothing is padded
 
     @property

@@ -6,7 +6,8 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,15 @@ from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Table, Tracker
-from .data import Unreadable
+from .data import Resident, Unreadable, place
 from .engine import checkpoint
+from .engine.compiler_absent import compiler_absent
 from .engine.evaluate import Halted, collect
+from .engine.graph import tracing
 from .engine.guard import NotFinite
 from .engine.loop import Interrupted, Loop, choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
+from .engine.profile import Profile
 from .errors import PegboardError, no_memory
 from .loading import load_into, read_saved
 from .parts import Context
@@ -52,8 +56,11 @@ class Following:
     def saved(self, path: Path, aliases: Sequence[str]) -> None:
         self.dispatch.send("checkpoint", path, tuple(aliases))
 
+    def note(self, text: str) -> None:
+        self.console.say(text)
 
-def run_plan(settings: Settings, root: Path, console: Console) -> Path:
+
+def run_plan(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
     """Train from the beginning in a new run folder; returns the folder."""
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
@@ -68,7 +75,7 @@ def run_plan(settings: Settings, root: Path, console: Console) -> Path:
         }
         make_folder(folder, files)
         with claimed(folder):
-            _carry_out(assembly, precision, folder, console, text)
+            _carry_out(assembly, precision, folder, console, text, profile=profile)
     return folder
 
 
@@ -148,7 +155,8 @@ def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
     precision = choose_precision(settings.trainer.precision, device)
     devices = [device] if device.startswith("cuda") else []
-    with torch.random.fork_rng(devices=devices), numeric_settings(settings.trainer, precision):
+    compiling = compiler_absent() if settings.trainer.compile == "off" else tracing()
+    with torch.random.fork_rng(devices=devices), numeric_settings(settings.trainer, precision), compiling:
         try:
             yield precision
         except Exception as error:  # what happens in the loop was told already, with how to go on
@@ -165,14 +173,17 @@ def _carry_out(
     text: str,
     previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
+    profile: bool = False,
 ) -> None:
     """Train, measure and report; the trackers hear of the end, whatever it is."""
     plan, splits = assembly.plan, assembly.plan.splits
     assert splits is not None and plan.steps is not None
     device = assembly.device
-    for name in ("train", "val", "test"):
-        if (source := getattr(splits, name)) is not None:
-            setattr(splits, name, source.to(device))
+    if where := place(splits, device):
+        console.say(f"data: {where}")
+    for name in ("train", "val", "test") if plan.settings.trainer.channels_last else ():
+        if isinstance(source := getattr(splits, name), Resident):
+            setattr(splits, name, source.channels_last())
     trackers: dict[str, Tracker] = {
         key: build(chosen, Context(spec=plan.spec, device=device, key=key, folder=folder))
         for key, chosen in plan.settings.trackers.items()
@@ -209,12 +220,17 @@ def _carry_out(
     console.start(plan.steps, first)
     try:
         with signals(loop):
-            why = loop.run()
+            with Profile(loop) if profile else nullcontext() as clock:
+                why = loop.run()
             seconds = time.monotonic() - started
             summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
+            if plan.settings.trainer.compile != "off":
+                summary["compiled"] = asdict(loop.compiling.made)
             summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
             console.stop()
             summary |= _finish(loop, following, folder, why)
+            if clock is not None:
+                clock.show(console)
             summary["status"] = "stopped" if why else "finished"
     except (Interrupted, Halted, KeyboardInterrupt) as error:
         summary["status"], grace = "interrupted", SHORT_GRACE
@@ -312,7 +328,10 @@ def _tables(loop: Loop, split: str, samples: int = 32) -> dict[str, Table]:
     """What sums up an evaluation: the objective's tables, and some predictions."""
     assembly = loop.assembly
     source = getattr(loop.splits, split)
-    output, target = collect(assembly.model, source, loop.eval_batch, assembly.device, loop.precision)
+    workers = loop.settings.batches.workers
+    output, target = collect(
+        assembly.model, source, loop.eval_batch, assembly.device, loop.precision, workers
+    )
     if target is None:
         return {}
     predicted = assembly.objective.predict(output[:samples])

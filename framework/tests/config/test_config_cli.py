@@ -231,7 +231,10 @@ def test_the_schema_takes_a_right_config_and_refuses_a_wrong_one(registry: Any) 
         assert not validator.is_valid({**plain, **wrong}), wrong
 
 
-@pytest.mark.parametrize("words", [["check", "cfg.yaml"], ["show"], ["schema"], ["check", "--help"]])
+@pytest.mark.parametrize(
+    "words",
+    [["check", "cfg.yaml"], ["show"], ["schema"], ["plugins", "list"], ["check", "--help"], ["--help"]],
+)
 def test_these_commands_import_neither_torch_nor_numpy_and_little_else(
     folder: Path, words: list[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from light import loaded
 from pegboard import Classes, PegboardError
 from PIL import Image
 
@@ -45,9 +46,31 @@ def test_digits_look_like_their_class(build):
     import sklearn.datasets
 
     splits = build("digits", normalize="none", val=0, test=0)
-    images = torch.tensor(sklearn.datasets.load_digits().images).float() / 16
+    bunch = sklearn.datasets.load_digits()
+    assert splits.columns == tuple(bunch.feature_names)
+    images = torch.tensor(bunch.images).float() / 16
     total = splits.train.inputs[0].sum(0)[0]
     torch.testing.assert_close(total, images.sum(0), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_digits_are_those_of_scikit_learn_with_and_without_its_import(monkeypatch, hidden):
+    import sklearn.datasets
+    from pegboard_datasets import embedded
+
+    if hidden:
+        monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+    rows, bunch = embedded._digit_rows(), sklearn.datasets.load_digits()
+    assert (rows[:, :-1] == bunch.data).all() and (rows[:, -1] == bunch.target).all()
+
+
+def test_reading_digits_imports_torch_and_numpy_alone():
+    code = (
+        "from pegboard import Context; from pegboard_datasets import pegboard_datasets;"
+        "part = pegboard_datasets()[0]; assert part.name == 'digits'; part.build(part.config(), Context())"
+    )
+    heavy = ("torch", "sklearn", "scipy", "pandas", "PIL", "datasets", "pyarrow")
+    assert loaded(code, heavy) == {"torch"}
 
 
 def test_a_picture_file_of_a_digit_is_read_as_the_training_data(build, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from pegboard import Classes, DataSpec, Image, Tokens
+from pegboard.data import padding_share, similar_order
 from pegboard_datasets import Input, Target
 
 
@@ -31,6 +32,15 @@ def test_trec_questions(mirror, hub):
     assert splits.notes["sizes"] == {"train": 4907, "val": 545, "test": 500}
     (encoded,) = splits.encode({"text": ["What is the capital of Yugoslavia ?"]})
     assert encoded[0, :5].ne(1).all()
+
+
+def test_trec_questions_waste_less_than_a_tenth_on_padding(mirror, hub):
+    text = Input(kind="text", tokens="words", vocab=5000)
+    lengths = hub(path="CogComp/trec", inputs={"text": text}, target="coarse_label").train.lengths
+    for size in (32, 64):
+        shares = [padding_share(lengths, similar_order(lengths, size, 0, e, True), size) for e in (0, 1)]
+        assert max(shares) < 0.05
+        assert padding_share(lengths, torch.arange(len(lengths)), size) > 0.4
 
 
 def test_tiny_shakespeare_by_characters(mirror, hub):

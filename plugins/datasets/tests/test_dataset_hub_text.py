@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from pegboard import Classes, DataSpec, PegboardError, Tokens
+from pegboard.data import padding_share, similar_order
 from pegboard_datasets import Hub, Input, SplitNames, Target, hub_spec
 from pegboard_datasets.text import chunks, fit_vocabulary, pad
 from pegboard_datasets.unigram import train_unigram
@@ -222,10 +223,10 @@ def test_texts_with_classes(hub, tmp_path, tokens):
     assert light == DataSpec((Tokens(None, 12, 0),), Classes(), ("text",))
     for source in (splits.train, splits.val, splits.test):
         (x,) = source.inputs
-        assert x.shape == (len(source), 12)
-        assert x.dtype == torch.int64
-        assert x.min() >= 0
-        assert x.max() < spec.vocab
+        assert len(x) == len(source) and x.lengths.max() <= 12
+        assert x.symbols.dtype == torch.int64
+        assert x.symbols.min() > 0
+        assert x.symbols.max() < spec.vocab
     again = hub(**fields)
     assert again.notes["fingerprint"] == splits.notes["fingerprint"]
 
@@ -235,7 +236,7 @@ def test_the_vocabulary_knows_the_training_texts_alone(hub, tmp_path):
     write(tmp_path / "d" / "test.jsonl", ["unseen words"] * 2)
     splits = hub(path=str(tmp_path / "d"), inputs=("text",), target="label", val=0)
     assert splits.notes["statistics"]["text"]["symbols"] == ["<pad>", "<unk>", "here", "seen", "words"]
-    assert splits.test.inputs[0].tolist() == [[1, 4, 0]] * 2
+    assert splits.test.inputs[0].padded(3).tolist() == [[1, 4, 0]] * 2
 
 
 def test_the_length_is_that_of_the_longest_training_text_by_default(hub, tmp_path):
@@ -247,7 +248,7 @@ def test_the_length_is_that_of_the_longest_training_text_by_default(hub, tmp_pat
 def test_a_written_text_is_read_as_the_training_texts(hub, tmp_path):
     path = write(tmp_path / "t.jsonl")
     splits = hub(path=path, inputs=("text",), target="label", val=0, test=0)
-    texts = {tuple(row) for row in splits.train.inputs[0].tolist()}
+    texts = {tuple(row) for row in splits.train.inputs[0].padded().tolist()}
     (encoded,) = splits.encode({"text": [TEXTS[0], "zebra"]})
     assert tuple(encoded[0].tolist()) in texts
     assert encoded[1].tolist()[:2] == [1, 0]
@@ -258,7 +259,8 @@ def test_two_columns_of_text_are_two_inputs(hub, tmp_path):
     (tmp_path / "t.jsonl").write_text("\n".join(lines))
     splits = hub(path=str(tmp_path / "t.jsonl"), inputs=("de", "en"), target="y")
     assert splits.spec.names == ("de", "en")
-    assert [len(x[0]) for x in splits.train.inputs] == [2, 3]
+    assert [x.lengths.unique().tolist() for x in splits.train.inputs] == [[2], [3]]
+    assert [x.shape for x in splits.train.gather(torch.arange(4)).inputs] == [(4, 2), (4, 3)]
 
 
 def test_the_next_character(hub, tmp_path):
@@ -296,6 +298,40 @@ def test_lines_are_joined_by_breaks_for_characters_and_by_an_end_for_words(hub, 
     symbols = letters.notes["statistics"]["text"]["symbols"]
     text = "".join(symbols[n] for n in letters.train.inputs[0].flatten().tolist())
     assert text == "one two\nthree\none"[:16]
+
+
+def test_many_short_documents_are_packed_without_padding(hub, tmp_path):
+    documents = [" ".join(["word"] * (1 + i % 3)) for i in range(100)]
+    path = write(tmp_path / "t.jsonl", documents)
+    inputs = {"text": Input(tokens="words", length=32)}
+    splits = hub(path=path, inputs=inputs, target=Target(kind="next"), val=0, test=0)
+    symbols = splits.notes["statistics"]["text"]["symbols"]
+    end, stream = symbols.index("<end>"), splits.train.inputs[0].flatten()
+    total = sum(1 + i % 3 for i in range(100)) + 100  # with an end after each
+    assert splits.train.inputs[0].shape == ((total - 1) // 32, 32)
+    assert splits.spec.inputs[0].padding == -1 and "<pad>" not in symbols
+    # As many documents as fit, one after the other, each with its own number of words.
+    ends = (stream == end).nonzero().flatten()
+    words = ends.diff(prepend=torch.tensor([-1])) - 1
+    assert words.tolist() == [1 + i % 3 for i in range(len(ends))] and len(ends) > 95
+
+
+def test_texts_of_like_length_share_a_batch(hub, tmp_path):
+    draw = random.Random(2)
+    texts = ["word " * min(1 + int(draw.expovariate(1 / 15)), 80) for _ in range(3000)]
+    for memory in ("always", "never"):
+        splits = hub(
+            path=write(tmp_path / "t.jsonl", texts),
+            inputs={"text": Input(length=64)}, target="label", memory=memory, val=0, test=0,
+        )  # fmt: skip
+        train = splits.train
+        assert int(train.lengths.max()) == 64
+        order = similar_order(train.lengths, 16, 0, 0, True)
+        batches = [train.gather(index).inputs[0] for index in torch.split(order, 16)]
+        assert max(x.shape[1] for x in batches) == 64
+        padding = sum(int((x == 0).sum()) for x in batches) / sum(x.numel() for x in batches)
+        assert padding == pytest.approx(padding_share(train.lengths, order, 16))
+        assert padding < 0.1
 
 
 def test_a_limit_keeps_the_beginning_of_the_text(hub, tmp_path):

@@ -42,11 +42,12 @@ def test_light_module_imports_neither_torch_nor_numpy():
     assert not loaded(code, ("torch", "numpy", "torchmetrics"))
 
 
-def test_building_an_objective_leaves_torchmetrics_alone():
+def test_an_objective_and_its_metrics_leave_torchmetrics_alone_until_they_are_fed():
     code = (
         "from pegboard import Classes, Context, DataSpec;"
         "from pegboard_objectives import pegboard_objectives; part = pegboard_objectives()[0];"
-        "part.build(part.config(), Context(spec=DataSpec((), Classes(3))))"
+        "made = part.build(part.config(), Context(spec=DataSpec((), Classes(3)))).metrics();"
+        "[metric.to('cpu').reset() for metric in made.values()]"
     )
     assert loaded(code, ("torch", "torchmetrics")) == {"torch"}
 

@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..installed import installed
 from ..nearest import meant, nearest, score
 from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
-from ..registry import Registry, installed
+from ..registry import Registry
 from ..specs import DataSpec
 from . import fit
 from .load import Loaded, Source, load, locate
@@ -224,10 +225,9 @@ class _Checker:
                 )
         disable = [name for name in plugins.disable if name in known]
         registry = Registry.discover(local=plugins.local, disable=disable)
-        for plugin in registry.plugins:
-            if plugin.dist in self.local and plugin.status != "ready":
-                file = f"{plugin.dist}{_line(plugin.error, plugin.dist)}"
-                self._note(self.local[plugin.dist], f"{file} did not load ({plugin.phase}): {plugin.reason}")
+        for plugin in registry.failed(self.local):
+            file = f"{plugin.dist}{_line(plugin.error, plugin.dist)}"
+            self._note(self.local[plugin.dist], f"{file} did not load ({plugin.phase}): {plugin.reason}")
         return registry
 
     # Parts.

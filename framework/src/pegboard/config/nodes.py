@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..parts import Ge, Gt, Le, Matches
+from ..parts import Ge, Gt, Le, Lt, Matches
 from ..specs import DataSpec
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class DataOptions:
     eval_batch_size: Annotated[int, Ge(1), Le(MOST)] | None = None  # samples in an evaluation batch
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
+    lengths: Literal["bucket", "pad"] = "bucket"  # sequences: similar ones together, or all of one length
     workers: Annotated[int, Ge(0), Le(1024)] = 0  # processes that read ahead data that is not in memory
 
 
@@ -51,6 +52,15 @@ class Trainer:
     device: Annotated[str, DEVICES] = "auto"  # auto takes a GPU where there is one
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 on CUDA, else fp32
     accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
+    clip: Annotated[float, Gt(0)] | None = None  # bound of the gradient of an update
+    clip_by: Literal["norm", "value"] = "norm"  # whether it bounds the length of the gradient or each number
+    ema: Annotated[float, Gt(0), Lt(1)] | None = None  # share of an average of the weights that a step keeps
+    compile: Literal["off", "model", "step", "auto"] = (
+        "off"  # what becomes one graph; auto: what pays in time
+    )
+    compile_mode: Literal["default", "reduce-overhead", "max-autotune"] = "default"  # as in torch.compile
+    steps_per_call: Annotated[int, Ge(1), Le(64)] = 1  # updates in one call of a graph, with compile: step
+    channels_last: bool = False  # images with their channels innermost in memory
     eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split
     log_every: Annotated[int, Ge(1)] = 50  # updates between rows of the training loss
     monitor: str | None = None  # figure that decides which checkpoint is best, as val/accuracy

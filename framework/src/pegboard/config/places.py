@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -28,9 +29,11 @@ TOP = (
 
 def relocate(mistakes: Iterable[Mistake], reads: Mapping[str, Read], registry: Registry) -> Iterator[Mistake]:
     """Mistakes with, for each unknown key, the node that has such a key."""
-    places = _Places(reads, registry)
+    places = functools.cache(
+        lambda: _Places(reads, registry)
+    )  # made for a mistake alone: it asks all plugins
     for mistake in mistakes:
-        yield places.relocate(mistake) if mistake.unknown else mistake
+        yield places().relocate(mistake) if mistake.unknown else mistake
 
 
 class _Places:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from ..contracts import Batch
@@ -36,7 +37,17 @@ class Resident:
 
         return Resident([x.to(device) for x in self.inputs], move(self.target), move(self.weight))
 
+    def channels_last(self) -> Resident:
+        """The same samples, images with their channels innermost in memory; their batches are alike."""
+        layout = torch.channels_last
+        inputs = [x.contiguous(memory_format=layout) if x.dim() == 4 else x for x in self.inputs]
+        return Resident(inputs, self.target, self.weight)
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All that it holds."""
+        return (*self.inputs, self.target, self.weight)
+
     @property
     def nbytes(self) -> int:
-        tensors = (*self.inputs, self.target, self.weight)
-        return sum(t.numel() * t.element_size() for t in tensors if t is not None)
+        return sum(t.numel() * t.element_size() for t in self.tensors if t is not None)

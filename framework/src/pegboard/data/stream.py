@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -11,9 +11,38 @@ from torch import Tensor
 
 from ..contracts import Batch
 from ..rng import key_seed
+from ..specs import DataSpec, Spec, Tokens
 from .workers import Pool, Read, read_rows, size_of
 
 T = TypeVar("T")
+
+
+def fill_up(tensor: Tensor, spec: Spec | None) -> Tensor:
+    """Symbols (rows, width) padded to the length that their spec says; anything else as it is."""
+    if not isinstance(spec, Tokens) or spec.length is None or tensor.shape[1] >= spec.length:
+        return tensor
+    return torch.nn.functional.pad(tensor, (0, spec.length - tensor.shape[1]), value=spec.padding)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Reads what another function reads, padded to the lengths of a spec."""
+
+    read: Read
+    spec: DataSpec
+
+    def __call__(self, rows: list[int], *key: int) -> Batch:
+        batch = self.read(rows, *key)
+        inputs = tuple([fill_up(x, of) for x, of in zip(batch.inputs, self.spec.inputs, strict=True)])
+        target = None if batch.target is None else fill_up(batch.target, self.spec.target)
+        return Batch(inputs, target, batch.weight, batch.rows)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are one piece of memory; nothing of it is looked at."""
+    return one is other or (
+        (one.data_ptr(), one.shape, one.stride()) == (other.data_ptr(), other.shape, other.stride())
+    )
 
 
 class Stream:
@@ -23,13 +52,26 @@ class Stream:
     it must be picklable and keep no open file that processes cannot share. It never draws from the global
     random streams: with a `seed` it is called as `read(rows, key)`, where `key` is a number of the seed and
     the epoch, from which it derives what is random of a sample, as `(key, row)`.
+
+    With `lengths`, the number of symbols of each sample, those of similar length are read together; a batch
+    is as long as the longest of its own samples.
     """
 
-    def __init__(self, read: Read, size: int, *, seed: int | None = None, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        read: Read,
+        size: int,
+        *,
+        seed: int | None = None,
+        device: str = "cpu",
+        lengths: Tensor | None = None,
+    ) -> None:
         self.read, self.size, self.seed, self.device = read, size, seed, device
+        self.lengths = lengths
         self._key: int | None = None
         self._set_epoch(0)
-        self._coming: deque[Tensor] = deque()  # what was announced, in order
+        self._order: Sequence[Tensor] = ()  # what was announced
+        self._at = 0  # how much of it was asked for
         self._first: Batch | None = None
         self._pool: Pool | None = None
 
@@ -37,52 +79,64 @@ class Stream:
         return self.size
 
     def to(self, device: str) -> Stream:
-        return Stream(self.read, self.size, seed=self.seed, device=device)
+        return Stream(self.read, self.size, seed=self.seed, device=device, lengths=self.lengths)
+
+    def padded(self, spec: DataSpec) -> Stream:
+        """The same samples, all as long as the spec says."""
+        if not any(isinstance(s, Tokens) for s in (*spec.inputs, spec.target)):
+            return self
+        return Stream(Filled(self.read, spec), self.size, seed=self.seed, device=self.device)
 
     def begin(self, order: Sequence[Tensor], workers: int, epoch: int = 0) -> None:
         """Announce the batches of an epoch that are still to come; `workers` processes read them ahead."""
         self._set_epoch(epoch)
-        self._coming.clear()
-        self._first = None
+        self._forget()
         if not workers or not order:
             self.close()
             return
-        sizes = [len(index) for index in order]
-        rows = torch.split(torch.cat(list(order)).cpu(), sizes)
+        rows = max(map(len, order))
         pool = self._pool
-        if pool is not None and pool.workers == workers and pool.fits(max(sizes)):
-            self._coming.extend(order)
-            self._safely(lambda: pool.begin(rows, self._key))
+        if pool is not None and pool.workers == workers and pool.fits(rows):
+            self._order = order
+            self._safely(lambda: pool.begin(order, self._key))
         else:
             room = 0 if pool is None else pool.largest
             self.close()
             # The first batch is read here: it shows how much room a batch takes.
-            self._first = read_rows(self.read, rows[0].tolist(), self._key)
-            room = max(room, size_of(self._first) * max(sizes) // max(sizes[0], 1))
-            self._pool = Pool(self.read, workers, max(sizes), room, self.device.startswith("cuda"))
-            self._pool.begin(rows[1:], self._key)
-            self._coming.extend(order)
+            self._first = read_rows(self.read, order[0].tolist(), self._key)
+            room = max(room, self._room(self._first, order[0], rows))
+            self._pool = Pool(self.read, workers, rows, room, self.device.startswith("cuda"))
+            self._pool.begin(order, self._key, first=1)
+            self._order = order
+
+    def _room(self, batch: Batch, index: Tensor, rows: int) -> int:
+        """Bytes of a batch of so many samples, as far as one shows it."""
+        room = size_of(batch) * rows // max(len(index), 1)
+        if self.lengths is None:
+            return room
+        return room * int(self.lengths.max()) // max(int(self.lengths[index.cpu()].max()), 1)
 
     def gather(self, index: Tensor) -> Batch:
         """The samples with these numbers, on the device; what was not announced is read here and now."""
-        if not self._coming or self._coming[0] is not index:
-            batch = read_rows(self.read, index.tolist(), self._key)
+        if self._at == len(self._order) or not _same(self._order[self._at], index):
+            return self._place(read_rows(self.read, index.tolist(), self._key), index)
+        self._at += 1
+        if self._first is not None:
+            batch, self._first = self._first, None
         else:
-            self._coming.popleft()
-            if self._first is not None:
-                batch, self._first = self._first, None
-            else:
-                assert self._pool is not None
-                batch = self._safely(self._pool.next)
+            assert self._pool is not None
+            batch = self._safely(self._pool.next)
         return self._place(batch, index)
 
     def close(self) -> None:
         """End the processes that read ahead."""
-        self._coming.clear()
-        self._first = None
+        self._forget()
         if self._pool is not None:
             self._pool.close()
             self._pool = None
+
+    def _forget(self) -> None:
+        self._order, self._at, self._first = (), 0, None
 
     def _safely(self, act: Callable[[], T]) -> T:
         try:
@@ -97,6 +151,7 @@ class Stream:
     def _place(self, batch: Batch, index: Tensor) -> Batch:
         if self.device == "cpu":
             return batch._replace(rows=index)
+        index = index.to(self.device, non_blocking=True)
 
         def move(t: Tensor | None) -> Tensor | None:
             return None if t is None else t.to(self.device, non_blocking=True)

@@ -225,7 +225,8 @@ class Pool:
         self.workers, self.rows, self.room, self._pinned = workers, rows, room, pinned
         self.largest = room  # batch that was seen, in bytes
         self._start = _padded(8 * rows)
-        self._order: deque[Tensor] = deque()
+        self._order: Sequence[Tensor] = ()
+        self._next = 0  # of the order, to be told
         self._key: int | None = None
         self._sent = self._received = 0
         context: Any = multiprocessing.get_context(START)
@@ -248,14 +249,12 @@ class Pool:
         """Whether batches of so many samples go through the slots, as far as is known."""
         return rows <= self.rows and self.largest <= self.room
 
-    def begin(self, order: Sequence[Tensor], key: int | None) -> None:
+    def begin(self, order: Sequence[Tensor], key: int | None, first: int = 0) -> None:
         """Start to read these batches, in this order; what was asked for before is forgotten."""
-        self._order.clear()
         for worker in self._members:
             while worker.tasks:
                 self._answer(worker)
-        self._order.extend(order)
-        self._key = key
+        self._order, self._next, self._key = order, first, key
         self._sent = self._received = 0
         for _ in range(AHEAD * self.workers):
             self._tell()
@@ -276,9 +275,10 @@ class Pool:
 
     def _tell(self) -> None:
         """Give the next batch to the process whose turn it is."""
-        if not self._order:
+        if self._next == len(self._order):
             return
-        rows = self._order.popleft()
+        rows = self._order[self._next].cpu()
+        self._next += 1
         worker = self._members[self._sent % self.workers]
         self._sent += 1
         worker.slots[worker.told % AHEAD, : 8 * len(rows)].view(torch.int64).copy_(rows)

@@ -2,7 +2,7 @@
 
 `checkpoints/step-00000120/` holds `model.safetensors`, `state.pt` (optimizers, tricks, random
 streams, position; read with `weights_only=True`) and `manifest.json`. It is written beside, synced and
-renamed; `last` and `best` are links that are replaced in one operation.
+renamed, the last two while the run goes on; `last` and `best` are links that are replaced in one operation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +34,13 @@ FIELDS: dict[str, type] = {"step": int, "epoch": int, "figures": dict, "plugins"
 
 def save(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> Path:
     """Write `folder/step-N` for `manifest["step"]`; the folder appears only once it is complete."""
+    return commit(write(folder, model, state, manifest))
+
+
+def write(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> Path:
+    """The files of a checkpoint, beside those that have their names; a process killed now loses nothing."""
     folder.mkdir(exist_ok=True)  # not its parents: a run folder that was deleted does not come back half
-    final = folder / f"step-{manifest['step']:08d}"
-    part = folder / f".{final.name}.{os.getpid()}"
+    part = folder / f".step-{manifest['step']:08d}.{os.getpid()}"
     shutil.rmtree(part, ignore_errors=True)
     try:
         part.mkdir()
@@ -42,15 +48,76 @@ def save(folder: Path, model: nn.Module, state: Mapping[str, Any], manifest: Map
     except OSError:
         shutil.rmtree(part, ignore_errors=True)  # where the disk is full, it needs the room
         raise
+    return part
+
+
+def commit(part: Path) -> Path:
+    """Give a checkpoint its name, once the disk has all of it."""
+    final = part.with_name(part.name[1:].partition(".")[0])
+    try:
+        for path in (*(part / name for name in (WEIGHTS, STATE, MANIFEST)), part):
+            _sync(path)
+    except OSError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     if final.exists():  # the same step again, after a resume
         _discard(final)
     part.rename(final)  # a process killed just before this leaves it to `recover`
-    _sync(folder)
+    _sync(part.parent)
     return final
 
 
+class Saver:
+    """Saves the checkpoints of a run one after the other, and waits for the disk in a thread of its own.
+
+    Syncing takes longer than a small epoch. Whoever needs what was saved under its name calls `settle`;
+    a failure is raised there, or by the next save.
+    """
+
+    def __init__(
+        self, folder: Path, keep: int, saved: Callable[[Path, Sequence[str]], None], go_on: str
+    ) -> None:
+        self.folder, self.keep, self.saved, self.go_on = folder, keep, saved, go_on
+        self.writer = ThreadPoolExecutor(1, "save")
+        self.waiting: tuple[int, Future[None]] | None = None  # a step, and the end of its save
+
+    def save(
+        self, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any], aliases: Sequence[str]
+    ) -> None:
+        """Write a checkpoint to which the aliases will point."""
+        self.settle()
+        with self._telling(manifest["step"]):
+            part = write(self.folder, model, state, manifest)
+        self.waiting = manifest["step"], self.writer.submit(self._commit, part, aliases)
+
+    def _commit(self, part: Path, aliases: Sequence[str]) -> None:
+        path = commit(part)
+        for alias in aliases:
+            point(self.folder, alias, path)
+        prune(self.folder, self.keep, path)
+        self.saved(path, aliases)
+
+    def settle(self) -> None:
+        """Wait until what was saved is on the disk under its name."""
+        if self.waiting is not None:
+            (step, future), self.waiting = self.waiting, None
+            with self._telling(step):
+                future.result()
+
+    @contextmanager
+    def _telling(self, step: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            before = "the checkpoint before it is whole; " if step else ""
+            raise PegboardError(
+                f"cannot save step {step} in {self.folder}: {error.strerror or error}\n"
+                f"{before}with room to write, go on with: {self.go_on}"
+            ) from None
+
+
 def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
-    """The files of a checkpoint, on the disk when this returns."""
+    """The files of a checkpoint; the manifest, which vouches for the others, last."""
     try:
         save_model(model, str(part / WEIGHTS))
         torch.save(dict(state), part / STATE)
@@ -62,9 +129,6 @@ def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Map
     hashes = {name: digest(part / name) for name in (WEIGHTS, STATE)}
     text = json.dumps({"format": FORMAT, **manifest, "sha256": hashes}, indent=1)
     (part / MANIFEST).write_text(text + "\n", "utf-8")
-    for name in (WEIGHTS, STATE, MANIFEST):
-        _sync(part / name)
-    _sync(part)
 
 
 def _discard(path: Path) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from ..contracts import Batch, Metric, Objective, Source
+from ..data import Batches, Sequences
 from .precision import Precision
 
 
@@ -29,10 +31,28 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-def batches(source: Source, size: int, device: str) -> Iterator[Batch]:
-    """Every sample once, in order."""
-    for index in torch.split(torch.arange(len(source), device=device), size):
-        yield source.gather(index)
+@contextmanager
+def reading(source: Source, order: Tensor, size: int, workers: int) -> Iterator[Iterator[Batch]]:
+    """The samples in an order, batch by batch; processes that read them ahead end with it."""
+    batches = Batches(order, size)
+    begin = getattr(source, "begin", None)
+    try:
+        if begin is not None:
+            # One batch is sooner read than a process started.
+            begin(batches, workers if len(batches) > 1 else 0)
+        yield map(source.gather, batches)
+    finally:
+        getattr(source, "close", lambda: None)()
+
+
+def reading_order(source: Source, device: str, by_length: bool = True) -> Tensor:
+    """Every number once: in order, or by length where samples differ in it, which saves padding."""
+    lengths = getattr(source, "lengths", None)
+    if lengths is None:
+        return torch.arange(len(source), device="cpu" if hasattr(source, "begin") else device)
+    if not by_length:
+        return torch.arange(len(source))
+    return torch.argsort(lengths, descending=True, stable=True)  # the largest batch first: if it fits, all do
 
 
 def evaluate(
@@ -44,18 +64,23 @@ def evaluate(
     device: str,
     precision: Precision,
     halted: Callable[[], int] = int,
+    workers: int = 0,
 ) -> dict[str, float]:
     """The mean loss and every metric over a split; waits for the device once, at the end.
 
-    `halted` is asked between two batches; its yes is raised as `Halted`.
+    `workers` processes read ahead what is not in memory. `halted` is asked between two batches; its yes is
+    raised as `Halted`.
     """
     for metric in metrics.values():
         metric.reset()
     total: Tensor | float = 0.0
     weights: Tensor | float = 0.0
     forward = precision.wrap(model)
-    with eval_mode(model):
-        for batch in batches(source, batch_size, device):
+    # A mean over the symbols of a batch depends on who is in it.
+    each = not isinstance(getattr(source, "target", None), Sequences)
+    order = reading_order(source, device, by_length=each)
+    with eval_mode(model), reading(source, order, batch_size, workers) as batches:
+        for batch in batches:
             output = forward(*batch.inputs)
             assert batch.target is not None
             share = len(batch.inputs[0]) if batch.weight is None else batch.weight.sum()
@@ -70,14 +95,28 @@ def evaluate(
 
 
 def collect(
-    model: nn.Module, source: Source, batch_size: int, device: str, precision: Precision
+    model: nn.Module, source: Source, batch_size: int, device: str, precision: Precision, workers: int = 0
 ) -> tuple[Any, Tensor | None]:
-    """All outputs and targets of a split, on the CPU."""
+    """All outputs and targets of a split, on the CPU, in the order of its samples."""
     outputs, targets = [], []
-    forward = precision.wrap(model)
-    with eval_mode(model):
-        for batch in batches(source, batch_size, device):
+    forward, order = precision.wrap(model), reading_order(source, device)
+    with eval_mode(model), reading(source, order, batch_size, workers) as batches:
+        for batch in batches:
             outputs.append(forward(*batch.inputs).float().cpu())
             targets.append(None if batch.target is None else batch.target.cpu())
     known = [t for t in targets if t is not None]
-    return torch.cat(outputs), torch.cat(known) if known else None
+    output = joined(outputs)
+    target = joined(known, getattr(getattr(source, "target", None), "padding", 0)) if known else None
+    if getattr(source, "lengths", None) is None:
+        return output, target
+    back = torch.argsort(order)
+    return output[back], None if target is None else target[back]
+
+
+def joined(parts: Sequence[Tensor], padding: int = 0) -> Tensor:
+    """Batches (rows, ...) as one tensor; where they have rows of different length, all as the longest."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        longest = max(part.shape[1] for part in parts)
+        sides = [(0, 0) * (part.dim() - 2) + (0, longest - part.shape[1]) for part in parts]
+        parts = [functional.pad(p, side, value=padding) for p, side in zip(parts, sides, strict=True)]
+    return torch.cat(list(parts))

@@ -38,7 +38,8 @@ class Guard:
         self.one = torch.ones((), device=device)
         self.clean = torch.zeros((), device=device, dtype=torch.long)  # updates before that
         self.base = 0  # the step after which `clean` began to count
-        self.skipped = 0
+        self.left_out = 0  # updates that were skipped
+        self.undone = torch.zeros((), device=device, dtype=torch.long)  # and those a graph undid
         fused = all(group.get("fused") for group in optimizer.param_groups)
         kind = device.partition(":")[0]
         self.waits = kind not in ("cpu", "meta") and (not fused or mode == "skip")
@@ -46,10 +47,12 @@ class Guard:
         if not self.reads and kind != "meta":
             optimizer.found_inf = self.found  # type: ignore[attr-defined]
 
-    def refuses(self, loss: Tensor, params: Sequence[nn.Parameter], step: int) -> bool:
+    def refuses(
+        self, loss: Tensor, grads: Sequence[Tensor | None], params: Sequence[nn.Parameter], step: int
+    ) -> bool:
         """Whether this update must not be applied; in mode "stop" that ends the run."""
-        grads = [p.grad for p in params if p.grad is not None]
-        torch._amp_foreach_non_finite_check_and_unscale_([loss, *grads], self.found, self.one)
+        numbers = [loss, *[g for g in grads if g is not None]]
+        torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
         if not self.reads:
             self.clean += self.found == 0
             return False
@@ -57,16 +60,30 @@ class Guard:
             return False
         self.found.zero_()
         if self.mode == "skip":
-            self.skipped += 1
+            self.left_out += 1
             return True
-        raise NotFinite(self.describe(loss, params, step + 1))
+        raise NotFinite(self.describe(loss, grads, params, step + 1))
 
-    def describe(self, loss: Tensor, params: Sequence[nn.Parameter], step: int) -> str:
+    def refused(self, loss: Tensor, grads: Sequence[Tensor]) -> Tensor:
+        """The same inside a graph, where nothing is read: a flag by which the update is undone."""
+        nought = torch.stack([(t * 0).sum() for t in (loss, *grads)]).sum()  # nan where one is not finite
+        bad = torch.isnan(nought)
+        if self.mode == "skip":
+            self.undone.add_(bad)  # not +=, which would be an assignment to hand over
+            return bad
+        self.found.copy_(torch.where(bad, self.one, self.found))
+        self.clean.add_(self.found == 0)
+        return self.found != 0
+
+    def describe(
+        self, loss: Tensor, grads: Sequence[Tensor | None], params: Sequence[nn.Parameter], step: int
+    ) -> str:
         """Which number was not finite, in one sentence."""
         where = f"at step {step}, in the update of player {self.player!r}"
         if not torch.isfinite(loss):
             return f"the loss was {float(loss)} {where}"
-        bad = [self.names[id(p)] for p in params if p.grad is not None and not torch.isfinite(p.grad).all()]
+        pairs = zip(params, grads, strict=True)
+        bad = [self.names[id(p)] for p, g in pairs if g is not None and not torch.isfinite(g).all()]
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         return f"the gradient of {shown or 'some parameter'} was not finite {where}"
 
@@ -77,6 +94,16 @@ class Guard:
         else:
             torch._foreach_mul_(tensors, torch.where(self.found == 0, factor, 1.0))
 
+    def begin(self, step: int) -> None:
+        """Count clean updates from this step on."""
+        self.base = step
+        self.clean.zero_()
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were not applied; waits for the device."""
+        return self.left_out + int(self.undone)
+
     def good_updates(self) -> int | None:
-        """How many updates since `base` came before one that the device refused; None while all is well."""
-        return None if self.reads or not bool(self.found) else int(self.clean)
+        """How many updates since `base` came before one that was refused; None while all is well."""
+        return None if not bool(self.found) else int(self.clean)

@@ -10,7 +10,8 @@ import itertools
 import math
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -19,13 +20,14 @@ import torch
 from torch import Tensor
 
 from ..contracts import Splits
-from ..data import epoch_order
+from ..data import Batches, Groups, epoch_order, similar_order
 from ..errors import PegboardError
 from ..nearest import nearest
-from ..planning import Assembly
+from ..planning import Assembly, start_average
 from ..regularizer import Stop
 from ..specs import to_json
 from . import checkpoint
+from .compiled import Compilation, Compiling
 from .evaluate import Halted, evaluate
 from .guard import NotFinite
 from .precision import Precision
@@ -49,6 +51,7 @@ class Watcher(Protocol):
     def advanced(self, step: int) -> None: ...
     def row(self, row: Mapping[str, Any]) -> None: ...
     def saved(self, path: Path, aliases: Sequence[str]) -> None: ...
+    def note(self, text: str) -> None: ...
 
 
 @dataclass
@@ -107,36 +110,59 @@ class Loop:
         self.plan, self.settings = assembly.plan, assembly.plan.settings
         self.progress = Progress()
         self.halt = 0  # number of a signal that asks to stop; read after every step
+        start_average(assembly)
         self.linked = [link(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
+        self.compiling = Compiling(self)
         self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]  # since the last flush
-        self.sums = [torch.zeros((), device=assembly.device) for _ in assembly.kits]  # since the last row
+        wide = torch.float32 if assembly.device.startswith("mps") else torch.float64  # which has none wider
+        self.sums = [torch.zeros(1, dtype=wide, device=assembly.device) for _ in assembly.kits]
         self.counts = [torch.zeros((), dtype=torch.long, device=assembly.device) for _ in assembly.kits]
-        self.saved_at = time.monotonic()
+        self.saved_at, self.saved_step = time.monotonic(), 0
+        keep = self.settings.trainer.keep
+        self.saver = checkpoint.Saver(folder / "checkpoints", keep, watcher.saved, self.go_on)
         self.metrics = {name: m.to(assembly.device) for name, m in assembly.objective.metrics().items()}
         self.monitor, self.higher = choose_monitor(assembly, splits)
         batch = self.settings.batches.batch_size
         self.eval_batch = self.settings.batches.eval_batch_size or 4 * batch
 
-    def groups(self, epoch: int) -> list[tuple[Tensor, ...]]:
-        """The updates of an epoch: for each, the sample numbers of its batches, on the device."""
-        options, trainer = self.settings.batches, self.settings.trainer
-        order = epoch_order(len(self.splits.train), self.settings.seed, epoch, options.shuffle)
-        parts = torch.split(order.to(self.assembly.device), options.batch_size)
-        if options.drop_last and len(parts[-1]) < options.batch_size:
-            parts = parts[:-1]
-        if not parts:
+    def groups(self, epoch: int) -> Sequence[tuple[Tensor, ...]]:
+        """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
+        options, source, together = self.settings.batches, self.splits.train, self.settings.trainer.accumulate
+        lengths, size, seed = getattr(source, "lengths", None), options.batch_size, self.settings.seed
+        if lengths is None:
+            order = epoch_order(len(source), seed, epoch, options.shuffle)
+        else:
+            order = similar_order(lengths, size, seed, epoch, options.shuffle)
+        if options.drop_last:
+            order = order[: len(order) // size * size]
+        if not len(order):
             raise PegboardError(
-                f"data.drop_last leaves no batch: batch_size is {options.batch_size}, the training split "
-                f"has {len(self.splits.train)} samples"
+                f"data.drop_last leaves no batch: batch_size is {size}, the training split "
+                f"has {len(source)} samples"
             )
-        return [parts[i : i + trainer.accumulate] for i in range(0, len(parts), trainer.accumulate)]
+        if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
+            return Groups(Batches(order, size), together)
+        # Numbers stay where lengths are.
+        parts = torch.split(order if lengths is not None else order.to(self.assembly.device), size)
+        return [parts[i : i + together] for i in range(0, len(parts), together)]
 
     def run(self) -> str | None:
         """Train to the end of the plan. Returns why a trick stopped it earlier, or None."""
+        try:
+            self._run()
+        except BaseException:
+            with suppress(PegboardError):  # which would hide what happened before
+                self.saver.settle()
+            raise
+        self.saver.settle()
+        return self.progress.stopped or None
+
+    def _run(self) -> None:
         self.assembly.model.train()
         progress, plan = self.progress, self.plan
         assert plan.steps is not None
+        self.compiling.begin()
         if progress.step == 0:
             self.save(("last",), {})  # from here on, whatever happens, there is something to resume
         # A run that was stopped after its last update still has to measure it.
@@ -147,7 +173,8 @@ class Loop:
             chunk = 1
             while progress.position < last:
                 started = time.monotonic()
-                self.span(groups, min(last, progress.position + min(chunk, self._next_event())))
+                until = min(last, progress.position + min(chunk, self._next_event()))
+                self.compiling.span(groups, until, last)
                 if progress.position < last:
                     self._between()
                 if self.halt:
@@ -156,7 +183,6 @@ class Loop:
                 chunk = chunk * 2 if time.monotonic() - started < SPAN else max(chunk // 2, 1)
                 self.watcher.advanced(progress.step)
             self._end_of_epoch(whole=progress.position == len(groups))
-        return progress.stopped or None
 
     def _next_event(self) -> int:
         """Steps until a row or a checkpoint is due."""
@@ -167,18 +193,23 @@ class Loop:
     def _between(self) -> None:
         """A row or a checkpoint inside an epoch, where one is due."""
         step, trainer = self.progress.step, self.settings.trainer
-        if step % trainer.log_every == 0:
+        if step // trainer.log_every > self.progress.logged // trainer.log_every:
             self.watcher.row(self._row())
-        due = trainer.save_every is not None and step % trainer.save_every == 0
-        if due or time.monotonic() - self.saved_at > trainer.save_minutes * 60:
+        every = trainer.save_every
+        if (
+            every is not None and step // every > self.saved_step // every
+        ) or time.monotonic() - self.saved_at > trainer.save_minutes * 60:
             self.save(("last",), {})
 
     def _read_ahead(self, groups: Sequence[tuple[Tensor, ...]]) -> None:
         """Tell a source that reads from disk which batches come next."""
         begin = getattr(self.splits.train, "begin", None)
-        if begin is not None:
-            order = [index for group in groups for index in group]
-            begin(order, self.settings.batches.workers, self.progress.epoch)
+        if begin is not None and isinstance(groups, Groups):
+            begin(groups.batches, self.settings.batches.workers, self.progress.epoch)
+
+    def full(self) -> bool:
+        """Whether the losses kept apart are so many that they must be summed, or a signal asks to stop."""
+        return bool(self.halt) or len(self.losses[0]) >= FLUSH
 
     def span(self, groups: Sequence[tuple[Tensor, ...]], until: int) -> None:
         """The hot loop: updates up to a position in the epoch, and nothing else."""
@@ -193,7 +224,10 @@ class Loop:
             progress.position = at + 1
             if self.halt or len(losses[0]) >= FLUSH:
                 break
-        if len(losses[0]) >= FLUSH:
+        self.flush_if_full()
+
+    def flush_if_full(self) -> None:
+        if len(self.losses[0]) >= FLUSH:
             self._flush()
 
     def _flush(self) -> None:
@@ -209,7 +243,7 @@ class Loop:
     def _means(self) -> dict[str, float]:
         """The mean loss of each player that moved since the row before; if none was finite, the run ends."""
         self._flush()
-        self._check_finite()
+        self.check_finite()
         counts = [int(c) for c in self.counts]
         if self.progress.step > self.progress.logged and not any(counts):
             raise NotFinite(f"no update since step {self.progress.logged} had a finite loss")
@@ -219,7 +253,7 @@ class Loop:
             total.zero_()
         return means
 
-    def _check_finite(self) -> None:
+    def check_finite(self) -> None:
         """End the run where a device refused an update since the last time it was asked."""
         for player, linked in enumerate(self.linked):
             good = linked.guard.good_updates() if linked.guard is not None else None
@@ -235,8 +269,8 @@ class Loop:
         assert linked.guard is not None
         at = self.progress.position - (self.progress.step - step + 1)
         batches = [self.splits.train.gather(i) for i in self.groups(self.progress.epoch)[at]]
-        loss = linked.backward(batches)
-        return linked.guard.describe(loss, linked.params, step)
+        loss, grads = linked.gradients(batches)
+        return linked.guard.describe(loss, grads, linked.params, step)
 
     def _row(self) -> dict[str, Any]:
         """A row with the mean training loss since the row before."""
@@ -267,7 +301,8 @@ class Loop:
         measured: dict[str, float] = {}
         if due and self.splits.val is not None:
             try:
-                measured = self.evaluate("val")
+                with self.averaged():
+                    measured = self.evaluate("val")
             except Halted:
                 self._interrupted()
         row = self._row() | {f"val/{name}": value for name, value in measured.items()}
@@ -292,11 +327,13 @@ class Loop:
         source, a = getattr(self.splits, split), self.assembly
         return evaluate(
             a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
-            lambda: self.halt,
+            lambda: self.halt, self.settings.batches.workers,
         )  # fmt: skip
 
     def _interrupted(self) -> NoReturn:
-        self.save(("last",), {})
+        if self.saved_step != self.progress.step:  # else what is there has the figures of its evaluation
+            self.save(("last",), {})
+        self.saver.settle()
         raise self.interrupted()
 
     def interrupted(self) -> Interrupted:
@@ -311,8 +348,9 @@ class Loop:
         return shlex.join(["pegboard", "resume", str(self.folder), *local])
 
     def save(self, aliases: Sequence[str], figures: Mapping[str, Any]) -> None:
-        """Write a checkpoint, point the aliases at it and remove old ones."""
-        self._check_finite()  # what a device refused must not look like progress
+        """Write a checkpoint to which the aliases will point."""
+        self.check_finite()  # what a device refused must not look like progress
+        state = self.state_dict()
         manifest = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
@@ -321,20 +359,28 @@ class Loop:
             "spec": to_json(self.plan.spec),
             "parts": {path: entry.qualified for path, entry in self.plan.entries()},
         }
-        folder = self.folder / "checkpoints"
+        with self.averaged():
+            self.saver.save(self.assembly.model, state, manifest, aliases)
+        self.saved_at, self.saved_step = time.monotonic(), self.progress.step
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The model with the average of its weights, where one is kept; then as it was."""
+        average = self.assembly.average
+        if not average:
+            yield
+            return
+        weights = {n: p for n, p in self.assembly.model.named_parameters() if n in average}
+        kept = {n: p.detach().clone() for n, p in weights.items()}
         try:
-            path = checkpoint.save(folder, self.assembly.model, self.state_dict(), manifest)
-            for alias in aliases:
-                checkpoint.point(folder, alias, path)
-            checkpoint.prune(folder, self.settings.trainer.keep, path)
-        except OSError as error:
-            before = "the checkpoint before it is whole; " if self.progress.step else ""
-            raise PegboardError(
-                f"cannot save step {self.progress.step} in {folder}: {error.strerror or error}\n"
-                f"{before}with room to write, go on with: {self.go_on}"
-            ) from None
-        self.saved_at = time.monotonic()
-        self.watcher.saved(path, aliases)
+            with torch.no_grad():
+                for name, p in weights.items():
+                    p.copy_(average[name])
+            yield
+        finally:
+            with torch.no_grad():
+                for name, p in weights.items():
+                    p.copy_(kept[name])
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs besides the weights."""
@@ -352,6 +398,9 @@ class Loop:
             "losses": [torch.stack(kept) if kept else torch.zeros(0) for kept in self.losses],
             "sums": [total.clone() for total in self.sums],
             "counts": [count.clone() for count in self.counts],
+            # What is trained goes on from these; the weights of the checkpoint are their average.
+            "trained": {n: p.detach().clone() for n, p in a.model.named_parameters() if n in a.average},
+            "compiled": asdict(self.compiling.made),
             "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
 
@@ -375,7 +424,14 @@ class Loop:
         self.linked = [link(a, kit, self.precision) for kit in a.kits]  # their groups are new objects
         for linked, skipped in zip(self.linked, state["skipped"], strict=True):
             if linked.guard is not None:
-                linked.guard.base, linked.guard.skipped = self.progress.step, skipped
+                linked.guard.base, linked.guard.left_out = self.progress.step, skipped
+        self.saved_step = self.progress.step
+        self.compiling = Compiling(self, Compilation(**state["compiled"]))
+        named = dict(a.model.named_parameters())
+        with torch.no_grad():
+            for name, trained in state["trained"].items():
+                a.average[name].copy_(named[name])
+                named[name].copy_(trained)
         if self.precision.scaler:
             self.precision.scaler.load_state_dict(state["scaler"])
         for key, trick in a.tricks.items():

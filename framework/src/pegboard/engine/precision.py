@@ -68,12 +68,14 @@ def choose_precision(name: str, device: str) -> Precision:
 def numeric_settings(trainer: Trainer, precision: Precision) -> Iterator[None]:
     """Torch's process-wide switches as the run needs them, put back afterwards."""
     matmul = torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    deterministic = torch.get_deterministic_debug_mode()
+    # The fuller switch tells the compiler too, and loads it for that.
+    demand = torch.set_deterministic_debug_mode if trainer.compile == "off" else _demand_everywhere
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     threads = torch.get_num_threads()
     try:
         torch.set_float32_matmul_precision("high" if precision.name == "tf32" else "highest")
-        torch.use_deterministic_algorithms(trainer.deterministic)
+        demand(2 if trainer.deterministic else 0)
         # Filling fresh memory finds bugs of kernels, not of runs, and costs time in every step.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         if trainer.threads is not None:
@@ -81,6 +83,10 @@ def numeric_settings(trainer: Trainer, precision: Precision) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(matmul)
-        torch.use_deterministic_algorithms(deterministic)
+        demand(deterministic)
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
         torch.set_num_threads(threads)
+
+
+def _demand_everywhere(mode: int) -> None:
+    torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)

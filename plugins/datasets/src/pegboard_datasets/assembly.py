@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from pegboard import Classes, DataSpec, Resident, Source, Splits
+from pegboard import Classes, DataSpec, Ragged, Resident, Sequences, Source, Splits
 from torch import Tensor
 
 from . import scaling
@@ -20,8 +20,14 @@ from .splitting import Parts, cut, sample_order
 class Samples(NamedTuple):
     """The tensors of one split."""
 
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Tensor | Sequences, ...]
     target: Tensor
+
+    def source(self) -> Resident | Ragged:
+        """What holds them."""
+        plain = [x for x in self.inputs if isinstance(x, Tensor)]
+        whole = len(plain) == len(self.inputs)
+        return Resident(plain, self.target) if whole else Ragged(self.inputs, self.target)
 
 
 class Origin(NamedTuple):
@@ -91,15 +97,16 @@ def make_splits(
     columns: Sequence[str],
     notes: Mapping[str, Any],
 ) -> Splits:
-    """Splits of resident tensors, with their sizes, classes and fingerprint in the notes."""
+    """Splits in memory, with their sizes, classes and fingerprint in the notes."""
     there = {name: s for name, s in samples.items() if s is not None}
+    sources = {name: s.source() for name, s in there.items()}
     return join_splits(
         spec,
-        {name: Resident(s.inputs, s.target) for name, s in there.items()},
+        sources,
         target=lambda: there["train"].target,
         encode=encode,
         columns=columns,
-        notes={**notes, "fingerprint": fingerprint(there)},
+        notes={**notes, "fingerprint": fingerprint(sources)},
     )
 
 
@@ -134,11 +141,11 @@ def class_counts(spec: DataSpec, target: Callable[[], Tensor]) -> dict[str, dict
     return {"train_classes": dict(zip(names, counts, strict=True))}
 
 
-def fingerprint(samples: Mapping[str, Samples]) -> str:
+def fingerprint(sources: Mapping[str, Resident | Ragged]) -> str:
     """The sha256 of the tensors of all splits, with their names, types and shapes."""
     digest = hashlib.sha256()
-    for name, (inputs, target) in samples.items():
-        for tensor in (*inputs, target):
+    for name, source in sources.items():
+        for tensor in (t for t in source.tensors if t is not None):
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
             digest.update(tensor.contiguous().numpy().data)
     return digest.hexdigest()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pegboard import DataSpec, Splits
 from torch import Tensor
 
 from . import options
 from .assembly import Origin, vector_splits
-from .images import read_pixels
 from .options import Cut
 from .reading import Columns, number_table
 
@@ -19,17 +21,29 @@ UCI = "CC BY 4.0 (UCI machine learning repository)"
 
 def digits(config: options.Digits) -> Splits:
     """Grey pictures (n, 1, 8, 8), in [0, 1] before they are normalised."""
-    bunch = _load("load_digits")
-    columns = [str(name) for name in bunch.feature_names]
+    columns = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
 
     def read(table: Columns) -> Tensor:
         if "image" in table and columns[0] not in table:
+            from .images import read_pixels
+
             return read_pixels(table["image"], "image", 1, (8, 8)).double() / 255
         return number_table(table, columns).reshape(-1, 1, 8, 8) / 16
 
-    x = torch.from_numpy(bunch.data).reshape(-1, 1, 8, 8) / 16
+    rows = torch.from_numpy(_digit_rows())
+    x, y = rows[:, :-1].reshape(-1, 1, 8, 8) / 16, rows[:, -1].long()
     origin = Origin("scikit-learn load_digits: Alpaydin and Kaynak, Optical Recognition of Digits", UCI)
-    return vector_splits(x, _classes(bunch), options.DIGITS, config, origin, columns, read)
+    return vector_splits(x, y, options.DIGITS, config, origin, columns, read)
+
+
+def _digit_rows() -> np.ndarray[Any, np.dtype[np.float64]]:
+    """64 pixels and the class of each digit: (n, 65)."""
+    found = find_spec("sklearn")  # its file is read past it, because importing it takes as long as torch
+    file = Path(found.origin).parent / "datasets/data/digits.csv.gz" if found and found.origin else None
+    if file is not None and file.is_file():
+        return np.loadtxt(file, delimiter=",")
+    bunch = _load("load_digits")
+    return np.column_stack([bunch.data, bunch.target])
 
 
 def iris(config: options.Iris) -> Splits:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from pegboard import Image, Spec, Tokens, Vector
+from pegboard import Image, Sequences, Spec, Tokens, Vector
 from torch import Tensor
 
 from . import scaling
@@ -19,12 +19,13 @@ from .mistakes import mistake
 from .options import Normalize
 from .reading import Columns, column, number_table, to_numbers
 from .rows import PIECE, Rows
-from .text import Vocabulary, fit_vocabulary, pad
+from .text import Vocabulary, fit_vocabulary, join, pad
 
 SHOWN = 1000  # symbols that the notes hold at most
 NUMBERS = 2**20  # numbers of a column that are in memory at a time
 PICTURES = 100_000  # training pictures whose statistics normalise all
 DECODED = 4096  # pictures whose values are counted at a time
+TEXTS = 4096  # texts whose symbols are counted at a time
 
 
 class Encoder(Protocol):
@@ -35,8 +36,12 @@ class Encoder(Protocol):
         """What it gives."""
         ...
 
-    def rows(self, rows: Rows) -> Tensor:
+    def rows(self, rows: Rows) -> Tensor | Sequences:
         """The input for rows of the source."""
+        ...
+
+    def batch(self, rows: Rows) -> Tensor:
+        """The same for rows that share a batch."""
         ...
 
     def table(self, table: Columns) -> Tensor:
@@ -82,6 +87,8 @@ class ImageEncoder:
     def rows(self, rows: Rows) -> Tensor:
         return scaling.scale_pixels(self._pixels(rows), self._scaler)
 
+    batch = rows
+
     def table(self, table: Columns) -> Tensor:
         assert self._size is not None
         shape = (self._channels, *self._size)
@@ -97,24 +104,43 @@ class ImageEncoder:
 
 
 class TextEncoder:
-    """A column of texts, filled up or cut to one length."""
+    """A column of texts, cut where they are too long; those of a person's table are filled up as well."""
 
     def __init__(self, train: Rows, name: str, options: Input, hold: bool = True) -> None:
         self.name, self.tokens = name, options.tokens
-        texts = strings(train, name)
+        texts = Texts(train, name)
         self.vocabulary = fit_vocabulary(
             texts, options.tokens, options.vocab, lowercase=options.lowercase, unknown=options.unknown
         )
-        encoded = self.vocabulary.encode(texts) if hold or options.length is None else []
-        self.length = options.length or max([1, *map(len, encoded)])
-        self.train = pad(encoded, self.length) if hold else None
+        if hold:
+            encoded = self.vocabulary.encode(list(texts))
+            self.length = options.length or max([1, *map(len, encoded)])
+            self.train: Sequences | None = join(encoded, self.length)
+        else:
+            pieces = (self.vocabulary.encode(piece) for piece in texts.pieces())
+            self.length = options.length or max(1, *(max(map(len, piece)) for piece in pieces))
+            self.train = None
 
     @property
     def spec(self) -> Spec:
         return Tokens(len(self.vocabulary.symbols), self.length, PADDING)
 
-    def rows(self, rows: Rows) -> Tensor:
-        return pad(self.vocabulary.encode(strings(rows, self.name)), self.length)
+    def rows(self, rows: Rows) -> Sequences:
+        return join(self._symbols(rows), self.length)
+
+    def batch(self, rows: Rows) -> Tensor:
+        """As one tensor, filled up to the longest of these rows."""
+        encoded = self._symbols(rows)
+        return pad(encoded, min(self.length, max([1, *map(len, encoded)])))
+
+    def lengths(self, rows: Rows) -> Tensor:
+        """How many symbols each row has: int32, a piece of the rows in memory at a time."""
+        pieces = (map(len, self._symbols(piece)) for piece in rows.pieces(TEXTS))
+        counted = [torch.tensor(list(piece), dtype=torch.int32) for piece in pieces]
+        return torch.cat(counted).clamp(max=self.length)
+
+    def _symbols(self, rows: Rows) -> list[list[int]]:
+        return self.vocabulary.encode(strings(rows, self.name))
 
     def table(self, table: Columns) -> Tensor:
         texts = [category_text(v) for v in column(table, self.name)]
@@ -122,6 +148,20 @@ class TextEncoder:
 
     def notes(self) -> dict[str, Any]:
         return {"length": self.length, **vocabulary_notes(self.tokens, self.vocabulary)}
+
+
+class Texts:
+    """A column of texts, of which a piece is in memory whenever all are gone through."""
+
+    def __init__(self, rows: Rows, name: str) -> None:
+        self._rows, self._name = rows, name
+
+    def pieces(self) -> Iterator[list[str]]:
+        for piece in self._rows.pieces(TEXTS):
+            yield strings(piece, self._name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (text for piece in self.pieces() for text in piece)
 
 
 class VectorEncoder:
@@ -153,6 +193,8 @@ class VectorEncoder:
             else:
                 parts.append(self._scalers[name](self._numbers(rows, name)))
         return torch.cat(parts, 1)
+
+    batch = rows
 
     def _numbers(self, rows: Rows, name: str) -> Tensor:
         numbers, width = rows.numbers(name), self._widths[name]

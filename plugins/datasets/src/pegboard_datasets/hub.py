@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pegboard import DataSpec, Splits
+from pegboard import DataSpec, Sequences, Splits
 from torch import Tensor
 
 from .assembly import Samples, make_splits
@@ -16,7 +16,7 @@ from .mistakes import mistake
 from .reading import Columns
 from .rows import Rows
 from .splitting import cut, sample_order
-from .streaming import Reader, decoded_size, fits, shown_bytes, stream_splits
+from .streaming import Reader, decoded_size, fits, memory_note, stream_splits
 from .targets import ClassTarget, LabelTarget, TargetEncoder, ValueTarget, target_kind
 
 KINDS = {
@@ -121,7 +121,7 @@ def _encode(
     size = count * decoded_size(train, kinds, columns, loaded.folder)
     hold = fits(config.memory, size)
     encoders: dict[str, Encoder] = {}
-    first: list[Tensor] = []
+    first: list[Tensor | Sequences] = []
     joined = {name: kind for name, kind in kinds.items() if kind in ("numbers", "category")}
     for name in input_names(config, kinds):
         encoder: ImageEncoder | TextEncoder | VectorEncoder
@@ -144,12 +144,13 @@ def _encode(
     notes = {
         "source": loaded.source,
         "licence": loaded.licence,
-        "memory": f"{'held in memory' if hold else 'read batch by batch'}, about {shown_bytes(size)}",
+        "memory": memory_note(config.memory, size),
         "statistics": {**statistics, "target": target.notes()},
     }
     there = {split: rows for split, rows in chosen.items() if rows is not None}
     if not hold:
-        readers = {split: Reader(rows, list(encoders.values()), target) for split, rows in there.items()}
+        read = [*columns, *target_columns(target_of(config))]
+        readers = {split: Reader(rows, [*encoders.values()], target, read) for split, rows in there.items()}
         return stream_splits(spec, readers, encode=encode, columns=tuple(columns), notes=notes)
     samples = {"train": Samples(tuple(first), target.rows(train))}
     for split, rows in there.items():

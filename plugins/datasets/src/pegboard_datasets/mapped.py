@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
-ROWS = 64  # read at random before the pages they lie on, often hundreds of KiB for each, are given back
+PLACES = 64  # read between two looks at the pages they lie on, often hundreds of KiB for each
+MOST = 16 * 2**20  # bytes of such pages that a process keeps
 
 Ranges = list[tuple[int, int]]  # first and last address
 
@@ -20,23 +23,27 @@ class Mapped:
     def __init__(self, data: Any) -> None:
         self.data = data
         self.files = sorted({str(file["filename"]) for file in data.cache_files})
-        self._rows = 0
+        self._places = 0
         self._ranges: Ranges | None = None
         self._process = 0
+        self._kept = 0  # bytes that are mapped of whatever file after pages were given back
 
-    def touched(self, rows: int) -> None:
-        """So many rows are about to be read; those before them were."""
-        if self._rows + rows > ROWS:
+    def touched(self, places: int) -> None:
+        """So many places were read."""
+        self._places += places
+        if self._places < PLACES:
+            return
+        self._places = 0
+        # Giving back and mapping again costs a tenth of reading a small picture.
+        if self._process != os.getpid() or _mapped_bytes() - self._kept > MOST:
             self.release()
-        self._rows += rows
+            self._kept = _mapped_bytes()
 
     def release(self) -> None:
         """Give back the pages."""
-        self._rows = 0
         if self._ranges is None or self._process != os.getpid():
             self._ranges, self._process = self._find(), os.getpid()
-        advise = getattr(ctypes.CDLL(None), "madvise", None) if self._ranges else None
-        if advise is not None:
+        if self._ranges and (advise := _system("madvise")) is not None:
             for start, end in self._ranges:
                 advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
@@ -62,3 +69,24 @@ class Mapped:
                 if any(start <= address < end for address in held):
                     ranges.append((start, end))
         return ranges
+
+
+def _mapped_bytes() -> int:
+    """Bytes of all mapped files that this process holds; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+def trim() -> None:
+    """Give memory back that was freed and that the process keeps for later."""
+    if (function := _system("malloc_trim")) is not None:
+        function(0)
+
+
+@functools.cache
+def _system(name: str) -> Any:
+    """A function of the C library, None where there is none; looking it up takes longer than a call."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

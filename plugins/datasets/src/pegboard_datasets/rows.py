@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from .mapped import Mapped
 from .mistakes import mistake, unknown
 
 PIECE = 2**16  # rows whose Python values are in memory at a time
-BLOCK = 512  # rows that are copied out of mapped files at a time
+BLOCK = 64  # places in mapped files that rows are copied out of at a time
 ColumnType = Literal["image", "classes", "bool", "integer", "float", "string", "list", "other"]
 
 
@@ -28,23 +29,49 @@ class Table:
         self._columns = {name: _plain_chunks(data.data.column(name)) for name in self.features}
         counts = [len(chunk) for chunk in next(iter(self._columns.values()), ())]
         self._starts = numpy.cumsum([0, *counts])
+        self._batches: dict[tuple[str, ...], list[pyarrow.RecordBatch]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self._data,)  # another process maps the files itself
 
-    def take(self, name: str, index: Tensor | None) -> pyarrow.Array:
-        """Some rows of a column, or all; only they are read."""
-        chunks = self._columns[name]
+    def take(self, names: tuple[str, ...], index: Tensor | None) -> dict[str, pyarrow.Array]:
+        """Some rows of these columns, or all, copied out of the files in one go; only they are read."""
+        if names not in self._batches:
+            chunks = zip(*(self._columns[name] for name in names), strict=True)
+            self._batches[names] = [pyarrow.RecordBatch.from_arrays([*c], [*names]) for c in chunks]
+        batches = self._batches[names]
         if index is None or not len(index):
-            return pyarrow.concat_arrays(chunks if index is None else [chunks[0][:0]])
-        found = []
-        for part in torch.split(index, BLOCK):
+            return _joined(batches if index is None else [batches[0][:0]])
+        if len(index) <= BLOCK:
+            return self._read(batches, index.numpy())
+        # Many rows are read in the order of the file, so that its pages are needed once.
+        index, places = index.sort()
+        back = pyarrow.array(places.argsort().numpy())
+        return {name: column.take(back) for name, column in self._read(batches, index.numpy()).items()}
+
+    def _read(self, batches: list[pyarrow.RecordBatch], rows: Any) -> dict[str, pyarrow.Array]:
+        found, runs = [], self._runs(rows)
+        while part := list(itertools.islice(runs, BLOCK)):
+            # Slices are views, copied out once: a chunked column's own `take` copies all of it first.
+            found.append(_joined([batches[c].slice(row, count) for c, row, count in part]))
             self.mapped.touched(len(part))
-            rows = part.numpy()
-            chunk = numpy.searchsorted(self._starts, rows, "right") - 1
-            places = zip(chunk.tolist(), (rows - self._starts[chunk]).tolist(), strict=True)
-            found.append(pyarrow.concat_arrays([chunks[c].slice(row, 1) for c, row in places]))
-        return found[0] if len(found) == 1 else pyarrow.concat_arrays(found)
+        if len(found) == 1:
+            return found[0]
+        return {name: pyarrow.concat_arrays([part[name] for part in found]) for name in found[0]}
+
+    def _runs(self, rows: Any) -> Iterator[tuple[int, int, int]]:
+        """Chunk, first row in it and number of rows, for rows that follow each other in one chunk."""
+        chunk = numpy.searchsorted(self._starts, rows, "right") - 1
+        jumps = (rows[1:] != rows[:-1] + 1) | (chunk[1:] != chunk[:-1])
+        first = numpy.concatenate([[0], numpy.flatnonzero(jumps) + 1])
+        counts = numpy.concatenate([first[1:], [len(rows)]]) - first
+        chunk, rows = chunk[first], rows[first]
+        return zip(chunk.tolist(), (rows - self._starts[chunk]).tolist(), counts.tolist(), strict=True)
+
+
+def _joined(batches: list[pyarrow.RecordBatch]) -> dict[str, pyarrow.Array]:
+    table = pyarrow.Table.from_batches(batches)
+    return {name: table.column(name).combine_chunks() for name in table.column_names}
 
 
 def _plain_chunks(column: Any) -> list[pyarrow.Array]:
@@ -60,6 +87,7 @@ class Rows:
     ) -> None:
         self.data, self.split, self.index = data, split, index
         self._table = Table(data) if table is None else table
+        self._read: dict[str, pyarrow.Array] = {}
         self.files = self._table.mapped.files
 
     def __len__(self) -> int:
@@ -68,6 +96,11 @@ class Rows:
     def take(self, index: Tensor) -> Rows:
         """The rows with these numbers."""
         return Rows(self.data, self.split, index if self.index is None else self.index[index], self._table)
+
+    def read(self, names: tuple[str, ...]) -> Rows:
+        """These rows, with some columns read at once instead of each when it is asked for."""
+        self._read = self._table.take(names, self.index)
+        return self
 
     def pieces(self, size: int) -> Iterator[Rows]:
         """All rows in their order, at most `size` at a time."""
@@ -111,7 +144,7 @@ class Rows:
 
     def arrow(self, name: str) -> pyarrow.Array:
         """The column as it is stored."""
-        return self._table.take(name, self.index)
+        return self._read[name] if name in self._read else self._table.take((name,), self.index)[name]
 
     def values(self, name: str) -> list[Any]:
         """The column as Python values; an empty place is an error."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from pegboard import Batch, DataSpec, Splits, Stream
 from torch import Tensor
 
 from .assembly import join_splits
-from .encoders import Encoder
+from .encoders import Encoder, TextEncoder
 from .hub_options import Input, Memory
 from .images import read_pixels
+from .mapped import trim
 from .mistakes import mistake
 from .reading import Columns
 from .rows import Rows
@@ -30,14 +33,22 @@ SAMPLED = 1000  # samples of each split that the fingerprint is made of
 class Reader:
     """Reads batches of rows: the same tensors as when all of them are encoded at once."""
 
-    def __init__(self, rows: Rows, encoders: Sequence[Encoder], target: TargetEncoder) -> None:
+    def __init__(
+        self, rows: Rows, encoders: Sequence[Encoder], target: TargetEncoder, columns: Iterable[str]
+    ) -> None:
         self.rows, self.encoders, self.target = rows, tuple(encoders), target
+        self._columns = tuple(dict.fromkeys(columns))
         self._files = {path: os.stat(path).st_size for path in rows.files}
 
     def __call__(self, rows: list[int]) -> Batch:
         self._check_files()
-        taken = self.rows.take(torch.tensor(rows, dtype=torch.int64))
-        return Batch(tuple([e.rows(taken) for e in self.encoders]), self.target.rows(taken))
+        taken = self.rows.take(torch.tensor(rows, dtype=torch.int64)).read(self._columns)
+        return Batch(tuple([e.batch(taken) for e in self.encoders]), self.target.rows(taken))
+
+    def lengths(self) -> Tensor | None:
+        """How many symbols the longest text of each row has, where there are texts: all are read for it."""
+        found = [e.lengths(self.rows) for e in self.encoders if isinstance(e, TextEncoder)]
+        return torch.stack(found).amax(0) if found else None
 
     def _check_files(self) -> None:
         """A mapped file that was cut short would end the process without a word."""
@@ -65,7 +76,8 @@ def decoded_size(train: Rows, kinds: Mapping[str, str], columns: Mapping[str, In
             total += 4 * pixels.numel()
         elif kind == "text":
             looked = train.take(torch.arange(min(len(train), LOOKED_AT))).values(name)
-            total += 8 * (options.length or max(map(len, map(str, looked))))
+            mean = math.ceil(sum(map(len, map(str, looked))) / len(looked))  # characters, more than symbols
+            total += 8 * min(mean, options.length or mean)
         elif kind == "category":
             total += 4 * len(train.class_names(name) or ("one",))
         else:
@@ -75,19 +87,35 @@ def decoded_size(train: Rows, kinds: Mapping[str, str], columns: Mapping[str, In
 
 def fits(memory: Memory, size: int) -> bool:
     """Whether samples of so many bytes are to be held in memory."""
-    if memory == "auto":
-        return size <= max(ALWAYS_HELD, free_memory() // FREE_SHARE)
-    return memory == "always"
+    return size <= most_held() if memory == "auto" else memory == "always"
 
 
-def free_memory() -> int:
-    """Bytes that programs can still have, 0 where the system does not say."""
+def most_held() -> int:
+    """Bytes up to which samples are held."""
+    return max(ALWAYS_HELD, free_memory() // FREE_SHARE)
+
+
+def memory_note(memory: Memory, size: int) -> str:
+    """Where samples of so many bytes are, for people."""
+    if fits(memory, size):
+        return f"held in memory, about {shown_bytes(size)}"
+    why = f", more than the {shown_bytes(most_held())} that are held" if memory == "auto" else ""
+    return f"read batch by batch, about {shown_bytes(size)} in all{why}"
+
+
+def free_memory(root: Path = Path("/")) -> int:
+    """Bytes that programs can still have, 0 where the system does not say; a container may have less."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = (root / "proc/meminfo").read_text().splitlines()
     except OSError:
         return 0
-    free = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return 1024 * int(free[0]) if free else 0
+    free = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    group = root / "sys/fs/cgroup"
+    with suppress(OSError, ValueError, KeyError):  # "max" where there is no limit
+        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        free.append(max(most - used + int(counts["inactive_file"]), 0))  # files are read again if need be
+    return min(free, default=0)
 
 
 def shown_bytes(size: float) -> str:
@@ -109,14 +137,16 @@ def stream_splits(
 ) -> Splits:
     """Splits whose batches are read when they are needed."""
     train = readers["train"]
-    return join_splits(
+    splits = join_splits(
         spec,
-        {name: Stream(reader, len(reader.rows)) for name, reader in readers.items()},
+        {name: Stream(r, len(r.rows), lengths=r.lengths()) for name, r in readers.items()},
         target=lambda: train.target.rows(train.rows),
         encode=encode,
         columns=columns,
         notes={**notes, "fingerprint": sample_fingerprint(readers)},
     )
+    trim()  # cutting splits took several numbers for each row
+    return splits
 
 
 def sample_fingerprint(readers: Mapping[str, Reader]) -> str:

@@ -39,15 +39,22 @@ class ClassTarget:
     def __init__(self, rows: Rows, name: str, *others: Rows) -> None:
         self._name = name
         self._names = category_names(rows, name, *others)
+        self._numbers: dict[Any, int] = {value: i for i, value in enumerate(self._names)}
 
     @property
     def spec(self) -> Spec:
         return Classes(len(self._names), self._names)
 
     def rows(self, rows: Rows) -> Tensor:
-        number = {value: i for i, value in enumerate(self._names)}
-        parts = (category_values(part, self._name) for part in rows.pieces(PIECE))
-        return torch.cat([torch.tensor([number[v] for v in part], dtype=torch.int64) for part in parts])
+        return torch.cat([self._read(part) for part in rows.pieces(PIECE)])
+
+    def _read(self, rows: Rows) -> Tensor:
+        if rows.type(self._name) == "classes":
+            values: list[Any] = category_values(rows, self._name)
+        else:  # texts are made of values that were not seen before only
+            values = rows.values(self._name)
+            self._numbers |= {v: self._numbers[category_text(v)] for v in {*values} - self._numbers.keys()}
+        return torch.tensor([self._numbers[v] for v in values], dtype=torch.int64)
 
     def notes(self) -> dict[str, Any]:
         return {}

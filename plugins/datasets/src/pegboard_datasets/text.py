@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy
 import torch
+from pegboard import Sequences
 from torch import Tensor
 
 from .hub_options import PADDING, Symbols
@@ -41,25 +43,33 @@ class Vocabulary(Protocol):
         ...
 
 
+class _Numbers(dict[str, int]):
+    """The number of each symbol; that of the unknown one, where there is one, for any other."""
+
+    def __missing__(self, symbol: str) -> int:
+        if UNKNOWN not in self:
+            raise KeyError(symbol)
+        return self[UNKNOWN]
+
+
 class SplitVocabulary:
     """Symbols found by a rule: characters or words."""
 
     def __init__(self, symbols: Sequence[str], tokens: str, lowercase: bool = False) -> None:
         self.symbols, self.tokens, self.lowercase = tuple(symbols), tokens, lowercase
-        self._numbers = {symbol: number for number, symbol in enumerate(self.symbols)}
-        self._unknown = self._numbers.get(UNKNOWN)
+        self._numbers = _Numbers((symbol, number) for number, symbol in enumerate(self.symbols))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        split, numbers, unknown = SPLIT[self.tokens], self._numbers, self._unknown
+        split, number = SPLIT[self.tokens], self._numbers.__getitem__
         encoded = []
         for text in texts:
             symbols = split(text.lower() if self.lowercase else text)
             try:
-                encoded.append([numbers[s] if unknown is None else numbers.get(s, unknown) for s in symbols])
+                encoded.append(list(map(number, symbols)))
             except KeyError as error:
                 raise mistake(
                     f"the symbol {error.args[0]!r} is not in the vocabulary",
-                    f"one of the {len(numbers)} symbols of the training text",
+                    f"one of the {len(self.symbols)} symbols of the training text",
                     "give the column unknown: true",
                 ) from None
         return encoded
@@ -86,8 +96,18 @@ class TrainedVocabulary:
         return str(self._tokenizer.decode(list(numbers), skip_special_tokens=True))
 
 
+class _Lower:
+    """Texts in lower case, as often as they are gone through."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str.lower, self._texts)
+
+
 def fit_vocabulary(
-    texts: Sequence[str],
+    texts: Iterable[str],
     tokens: Symbols = "words",
     vocab: int | None = None,
     *,
@@ -97,12 +117,13 @@ def fit_vocabulary(
     end: bool = False,
 ) -> Vocabulary:
     """A vocabulary of these texts: special symbols first, then characters in order of their code
-    point, or words from the most frequent on; with `vocab` only so many in all."""
+    point, or words from the most frequent on; with `vocab` only so many in all. The texts may be
+    gone through twice, and are never all held."""
     special = [s for s, wanted in ((PAD, pad), (UNKNOWN, unknown), (END, end)) if wanted]
     if tokens not in SPLIT:
         from .tokenizing import train_tokenizer
 
-        lowered = [t.lower() for t in texts] if lowercase else texts
+        lowered = _Lower(texts) if lowercase else texts
         return TrainedVocabulary(train_tokenizer(lowered, tokens, vocab or TRAINED_VOCAB, special), lowercase)
     counts: Counter[str] = Counter()
     for text in texts:
@@ -116,8 +137,16 @@ def fit_vocabulary(
 
 def pad(encoded: Sequence[Sequence[int]], length: int) -> Tensor:
     """The first `length` numbers of each text, filled up with the padding: int64 (texts, length)."""
-    rows = [[*row[:length], *[PADDING] * (length - len(row))] for row in encoded]
-    return torch.tensor(rows, dtype=torch.int64).reshape(len(rows), length)
+    padded = numpy.full((len(encoded), length), PADDING, dtype=numpy.int64)
+    for row, symbols in zip(padded, encoded, strict=True):
+        kept = symbols[:length]
+        row[: len(kept)] = kept
+    return torch.from_numpy(padded)
+
+
+def join(encoded: Sequence[Sequence[int]], length: int) -> Sequences:
+    """The first `length` numbers of each text."""
+    return Sequences.join([row[:length] for row in encoded], PADDING)
 
 
 def chunks(stream: Sequence[int], length: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ process. BPE over bytes is safe from it, WordPiece is made so here, and unigram 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -18,7 +18,7 @@ from .unigram import train_unigram
 PREFIX = "##"  # of a WordPiece piece that continues a word
 
 
-def train_tokenizer(texts: Sequence[str], tokens: str, vocab: int, special: Sequence[str]) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], tokens: str, vocab: int, special: Sequence[str]) -> Tokenizer:
     """A tokenizer of at most `vocab` symbols, the special ones first."""
     train = {"bpe": _bpe, "wordpiece": _wordpiece, "unigram": _unigram}[tokens]
     tokenizer = train(texts, vocab, list(special))
@@ -30,7 +30,7 @@ def train_tokenizer(texts: Sequence[str], tokens: str, vocab: int, special: Sequ
     return tokenizer
 
 
-def _bpe(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenizer:
+def _bpe(texts: Iterable[str], vocab: int, special: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -44,7 +44,7 @@ def _bpe(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def _wordpiece(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenizer:
+def _wordpiece(texts: Iterable[str], vocab: int, special: list[str]) -> Tokenizer:
     split = pre_tokenizers.BertPreTokenizer()
     inside = sorted({letter for word in _words(texts, split) for letter in word[1:]})
     learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
@@ -66,7 +66,7 @@ def _wordpiece(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenize
     return tokenizer
 
 
-def _unigram(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenizer:
+def _unigram(texts: Iterable[str], vocab: int, special: list[str]) -> Tokenizer:
     split = pre_tokenizers.Metaspace()
     pieces = train_unigram(_words(texts, split), vocab - len(special))
     scored = [(symbol, 0.0) for symbol in special] + pieces
@@ -77,7 +77,7 @@ def _unigram(texts: Sequence[str], vocab: int, special: list[str]) -> Tokenizer:
     return tokenizer
 
 
-def _words(texts: Sequence[str], split: pre_tokenizers.PreTokenizer) -> Counter[str]:
+def _words(texts: Iterable[str], split: pre_tokenizers.PreTokenizer) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
         words.update(word for word, _ in split.pre_tokenize_str(text))

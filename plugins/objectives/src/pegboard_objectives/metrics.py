@@ -1,134 +1,47 @@
 """Running measurements on torchmetrics, each fed with raw outputs and the original targets.
 
-torchmetrics keeps and reduces the states of all of them. Four are computed here: accuracy and
-top-k without a one-hot copy of every output, AUROC from unbounded scores and without the classes
-a split does not hold, R2 of small values and of a single sample.
+torchmetrics keeps and reduces the states of all of them. Importing it takes about as long as importing
+torch, and no training step needs it, so it waits for the first evaluation.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torchmetrics
 from pegboard import Metric
 from torch import Tensor
-from torchmetrics.classification import (
-    BinaryCalibrationError,
-    MulticlassCalibrationError,
-    MulticlassF1Score,
-    MultilabelF1Score,
-)
-from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
-from torchmetrics.utilities import dim_zero_cat
 
 from .functional import IGNORED
 
+if TYPE_CHECKING:
+    import torchmetrics
+
 Flat = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (output, target) -> what a metric reads
-
-
-class Share(torchmetrics.Metric):
-    """The share of hits among what counts."""
-
-    higher_is_better = True
-    hits: Tensor
-    total: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("hits", torch.tensor(0), "sum")
-        self.add_state("total", torch.tensor(0), "sum")
-
-    def update(self, hit: Tensor, counts: Tensor) -> None:
-        """`hit` and `counts` are booleans of one shape."""
-        self.hits += (hit & counts).sum()
-        self.total += counts.sum()
-
-    def compute(self) -> Tensor:
-        return self.hits / self.total
-
-
-class Auroc(torchmetrics.Metric):
-    """Area under the ROC curve of each column, averaged over the columns that have one.
-
-    A column without a positive or without a negative case has none and is left out; where no
-    column has one the result is nan.
-    """
-
-    higher_is_better = True
-    scores: list[Tensor]
-    positive: list[Tensor]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("scores", [], "cat")
-        self.add_state("positive", [], "cat")
-
-    def update(self, scores: Tensor, positive: Tensor) -> None:
-        """`scores` (samples, columns) of any size, `positive` booleans of the same shape."""
-        self.scores.append(scores)
-        self.positive.append(positive)
-
-    def compute(self) -> Tensor:
-        scores = dim_zero_cat(self.scores).float().T.contiguous()
-        positive = dim_zero_cat(self.positive).T
-        ordered = scores.sort(-1).values
-        # Twice the rank, in whole numbers; equal scores share their ranks.
-        ranks = torch.searchsorted(ordered, scores) + torch.searchsorted(ordered, scores, right=True) + 1
-        many = positive.sum(-1)
-        above = (ranks * positive).sum(-1) - many * (many + 1)
-        return (above / (2 * many * (positive.shape[-1] - many))).nanmean()
-
-
-class R2(torchmetrics.Metric):
-    """Share of the variance explained, averaged over features; nan for fewer than two samples.
-
-    A feature that never changes has 1 where it is met exactly and 0 elsewhere.
-    """
-
-    higher_is_better = True
-    total: Tensor
-    sums: Tensor
-    squares: Tensor
-    residuals: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("total", torch.tensor(0), "sum")
-        for state in ("sums", "squares", "residuals"):
-            self.add_state(state, torch.tensor(0.0), "sum")
-
-    def update(self, output: Tensor, target: Tensor) -> None:
-        """Both (samples, features)."""
-        self.total = self.total + target.shape[0]
-        self.sums = self.sums + target.sum(0)
-        self.squares = self.squares + target.square().sum(0)
-        self.residuals = self.residuals + (output - target).square().sum(0)
-
-    def compute(self) -> Tensor:
-        spread = self.squares - self.sums.square() / self.total
-        # What rounding leaves of the spread of a constant.
-        noise = self.squares * self.total * torch.finfo(self.squares.dtype).eps
-        constant = spread <= noise
-        exact = (self.residuals <= noise).to(spread.dtype)
-        each = torch.where(constant, exact, 1 - self.residuals / torch.where(constant, 1, spread))
-        return torch.where(self.total < 2, torch.nan, each.mean())
+Make = Callable[[ModuleType], Any]  # the module `running` -> the metric
 
 
 class Fed:
-    """A torchmetrics metric behind a function that turns (output, target) into what it reads."""
+    """A torchmetrics metric, made when it is first fed, behind a function that gives it what it reads."""
 
-    def __init__(self, metric: torchmetrics.Metric, read: Flat) -> None:
-        self.metric, self.read = metric, read
-        self.higher_is_better = metric.higher_is_better  # which checkpoint is best depends on it
+    def __init__(self, make: Make, read: Flat, higher_is_better: bool) -> None:
+        self.make, self.read = make, read
+        self.higher_is_better = higher_is_better  # which checkpoint is best depends on it
+        self.device = "cpu"
+        self.metric: torchmetrics.Metric | None = None
 
     def update(self, preds: Tensor, target: Tensor) -> None:
+        if self.metric is None:
+            from . import running
+
+            self.metric = self.make(running).to(self.device)
         self.metric.update(*self.read(preds, target))
 
     def compute(self) -> Tensor:
-        if not self.metric.update_called:
+        if self.metric is None or not self.metric.update_called:
             return torch.tensor(torch.nan)
         # An undefined figure is nan or left out of a mean; saying so every epoch helps nobody.
         with warnings.catch_warnings():
@@ -137,10 +50,13 @@ class Fed:
         return value
 
     def reset(self) -> None:
-        self.metric.reset()
+        if self.metric is not None:
+            self.metric.reset()
 
     def to(self, device: str) -> Fed:
-        self.metric.to(device)
+        self.device = device
+        if self.metric is not None:
+            self.metric.to(device)
         return self
 
 
@@ -181,14 +97,14 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
         return log_odds(logits), index.unsqueeze(-1) == torch.arange(classes, device=index.device)
 
     options: dict[str, Any] = {"ignore_index": IGNORED, "validate_args": False}
-    made: dict[str, Callable[[], Fed]] = {
-        "accuracy": lambda: Fed(Share(), hit),
-        "topk": lambda: Fed(Share(), hit_k),
-        "f1": lambda: Fed(MulticlassF1Score(classes, average="macro", **options), decisions),
-        "auroc": lambda: Fed(Auroc(), ranking),
-        "ece": lambda: Fed(MulticlassCalibrationError(classes, **options), probabilities),
+    made: dict[str, Fed] = {
+        "accuracy": Fed(lambda m: m.Share(), hit, True),
+        "topk": Fed(lambda m: m.Share(), hit_k, True),
+        "f1": Fed(lambda m: m.MulticlassF1Score(classes, average="macro", **options), decisions, True),
+        "auroc": Fed(lambda m: m.Auroc(), ranking, True),
+        "ece": Fed(lambda m: m.MulticlassCalibrationError(classes, **options), probabilities, False),
     }
-    return {f"top{k}" if name == "topk" else name: made[name]() for name in chosen}
+    return {f"top{k}" if name == "topk" else name: made[name] for name in chosen}
 
 
 def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
@@ -207,13 +123,15 @@ def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
     def probabilities(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         return output.float().sigmoid().flatten(), (target > 0.5).long().flatten()
 
-    made: dict[str, Callable[[], Fed]] = {
-        "accuracy": lambda: Fed(Share(), hit),
-        "f1": lambda: Fed(MultilabelF1Score(labels, average="macro", validate_args=False), decisions),
-        "auroc": lambda: Fed(Auroc(), ranking),
-        "ece": lambda: Fed(BinaryCalibrationError(validate_args=False), probabilities),
+    made: dict[str, Fed] = {
+        "accuracy": Fed(lambda m: m.Share(), hit, True),
+        "f1": Fed(
+            lambda m: m.MultilabelF1Score(labels, average="macro", validate_args=False), decisions, True
+        ),
+        "auroc": Fed(lambda m: m.Auroc(), ranking, True),
+        "ece": Fed(lambda m: m.BinaryCalibrationError(validate_args=False), probabilities, False),
     }
-    return {name: made[name]() for name in chosen}
+    return {name: made[name] for name in chosen}
 
 
 def regression(chosen: Sequence[str]) -> dict[str, Metric]:
@@ -225,10 +143,10 @@ def regression(chosen: Sequence[str]) -> dict[str, Metric]:
         rows = target.shape[0]
         return output.to(dtype).reshape(rows, -1), target.to(dtype).reshape(rows, -1)
 
-    made: dict[str, Callable[[], Fed]] = {
-        "r2": lambda: Fed(R2(), precise),
-        "mae": lambda: Fed(MeanAbsoluteError(), precise),
-        "rmse": lambda: Fed(MeanSquaredError(squared=False), precise),
-        "mse": lambda: Fed(MeanSquaredError(), precise),
+    made: dict[str, Fed] = {
+        "r2": Fed(lambda m: m.R2(), precise, True),
+        "mae": Fed(lambda m: m.MeanAbsoluteError(), precise, False),
+        "rmse": Fed(lambda m: m.MeanSquaredError(squared=False), precise, False),
+        "mse": Fed(lambda m: m.MeanSquaredError(), precise, False),
     }
-    return {name: made[name]() for name in chosen}
+    return {name: made[name] for name in chosen}

@@ -14,6 +14,8 @@ from .schedules import Factor
 if TYPE_CHECKING:
     import torch
 
+    from .updates import Update
+
     Factory = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
 
 
@@ -30,6 +32,12 @@ def factory(name: str) -> Callable[[Any, Context], Factory]:
         return partial(factories.plain, name, config)
 
     return build
+
+
+def functional(optimizer: torch.optim.Optimizer, traced: bool) -> Update | None:
+    from .updates import functional as made
+
+    return made(optimizer, traced)
 
 
 def check_sgd(config: configs.Sgd, facts: Facts) -> Iterable[Problem]:
@@ -127,20 +135,38 @@ def build_one_cycle(config: schedules.OneCycle, context: Context) -> Factor:
 @hookimpl
 def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
     return [
-        Optimizer("sgd", configs.Sgd, factory("SGD"), check=check_sgd),
-        Optimizer("adam", configs.Adam, factory("Adam")),
-        Optimizer("adamw", configs.AdamW, factory("AdamW")),
-        Optimizer("nadam", configs.NAdam, factory("NAdam")),
-        Optimizer("radam", configs.RAdam, factory("RAdam")),
-        Optimizer("adamax", configs.Adamax, factory("Adamax")),
-        Optimizer("adadelta", configs.Adadelta, factory("Adadelta")),
-        Optimizer("adagrad", configs.Adagrad, factory("Adagrad")),
-        Optimizer("asgd", configs.Asgd, factory("ASGD"), synchronizes=True),
-        Optimizer("rmsprop", configs.RmsProp, factory("RMSprop")),
-        Optimizer("rprop", configs.Rprop, factory("Rprop"), check=check_rprop),
-        Optimizer("adafactor", configs.Adafactor, factory("Adafactor"), synchronizes=True),
-        Optimizer("muon", configs.Muon, factory("Muon")),
-        Optimizer("lbfgs", configs.Lbfgs, factory("LBFGS"), closure=True, synchronizes=True),
+        Optimizer("sgd", configs.Sgd, factory("SGD"), check=check_sgd, functional=functional),
+        Optimizer("adam", configs.Adam, factory("Adam"), functional=functional),
+        Optimizer("adamw", configs.AdamW, factory("AdamW"), functional=functional),
+        Optimizer("nadam", configs.NAdam, factory("NAdam"), functional=functional),
+        Optimizer("radam", configs.RAdam, factory("RAdam"), functional=functional),
+        Optimizer("adamax", configs.Adamax, factory("Adamax"), functional=functional),
+        Optimizer("adadelta", configs.Adadelta, factory("Adadelta"), functional=functional),
+        Optimizer("adagrad", configs.Adagrad, factory("Adagrad"), functional=functional),
+        Optimizer(
+            "asgd",
+            configs.Asgd,
+            factory("ASGD"),
+            synchronizes="it reads its rate and its decay, which it keeps on the device",
+            functional=functional,
+        ),
+        Optimizer("rmsprop", configs.RmsProp, factory("RMSprop"), functional=functional),
+        Optimizer("rprop", configs.Rprop, factory("Rprop"), check=check_rprop, functional=functional),
+        Optimizer(
+            "adafactor",
+            configs.Adafactor,
+            factory("Adafactor"),
+            synchronizes="it reads the size of the weights to choose the length of its step",
+            functional=functional,
+        ),
+        Optimizer("muon", configs.Muon, factory("Muon"), functional=functional),
+        Optimizer(
+            "lbfgs",
+            configs.Lbfgs,
+            factory("LBFGS"),
+            closure=True,
+            synchronizes="it compares losses and slopes to choose how far it goes",
+        ),
         Schedule("constant", schedules.Constant, build_constant),
         Schedule("linear", schedules.Linear, build_linear),
         Schedule("step", schedules.Step, build_step, check=check_step),

@@ -1,0 +1,340 @@
+"""Whole updates as compiled graphs: forward, loss, tricks, backward, clipping, update and average in one.
+
+What a graph saves is what Python and dispatch cost in a step, which for a small model is most of it. Torch
+looks before every call whether a graph still fits the objects it was made from; of the updates between two
+boundaries of the loop, where nothing else runs, only the first takes that way, and the others go straight to
+the graph. A graph is made for full batches; the odd batch at the end of an epoch takes the ordinary step.
+Between two calls a run is in the same state as between two steps, so all that looks at it does so there.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..contracts import Batch, Update
+from ..data import Resident
+from ..planning import Assembly
+from .estimate import TIMED, Estimate
+from .graph import (
+    Graph,
+    Unfit,
+    differentiable_on_meta,
+    flat,
+    inductor_options,
+    is_compilers,
+    last_reason,
+    only_traced,
+    reason,
+    tracing,
+    unique_graphs,
+)
+from .precision import Precision
+from .step import Linked
+
+if TYPE_CHECKING:
+    from .loop import Loop
+
+Group = tuple[Tensor, ...]  # the sample numbers of the batches of one update
+
+
+@dataclass
+class Compilation:
+    """What came of `trainer.compile`, for the console and the summary."""
+
+    asked: str = "off"  # trainer.compile
+    level: str = "off"  # off, model or step; auto while it is not decided
+    why: str = ""  # why it is not what was asked for, or what decided it
+    seconds: float = 0.0  # spent on making graphs
+    graphs: int = 0
+    recompiled: list[str] = field(default_factory=list)  # why graphs were made again
+
+
+def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
+    """Why a whole step cannot be one graph, as far as it is known without tracing it."""
+    settings, found = assembly.plan.settings, []
+    splits = assembly.plan.splits
+    if splits is not None and getattr(splits.train, "lengths", None) is not None:
+        found.append("batches of this data differ in length; data.lengths: pad makes them alike")
+    if precision.name == "fp16":
+        found.append("fp16 decides outside the graph how the loss is scaled; bf16 needs no scaling")
+    for kit in assembly.kits:
+        chosen = settings.player_optimizers.get(kit.player.name, (settings.optimizer, None))[0]
+        name = f"optimizer {chosen.entry.part.name!r}"
+        if kit.closure:
+            found.append(f"{name} evaluates the loss again inside its update")
+        elif kit.functional is None:
+            found.append(f"{name} has no functional form")
+        frozen = [n for n, p in kit.player.parameters if not p.requires_grad]
+        if frozen:
+            found.append(f"{frozen[0]} is frozen, and the functional form moves every parameter")
+        keys = [key for key, _ in assembly.linked("after_step", kit.player.name)]
+        if keys and settings.trainer.nonfinite == "skip":
+            found.append(f"regularizers.{keys[0]} acts after a step that nonfinite: skip may leave out")
+    return found
+
+
+def functional_updates(assembly: Assembly) -> list[Update]:
+    """The update of every player's optimizer, for a graph."""
+    updates = []
+    for kit in assembly.kits:
+        update = kit.functional(kit.optimizer, True) if kit.functional is not None else None
+        idle = [name for name, p in kit.player.parameters if not kit.optimizer.state.get(p)]
+        if update is None and 0 < len(idle) < len(kit.player.parameters):
+            raise Unfit(f"{idle[0]} got no gradient, and the functional form moves every parameter")
+        if update is None:
+            raise Unfit(f"the optimizer of player {kit.player.name!r} has no functional form")
+        updates.append(update)
+    return updates
+
+
+def whole_update(
+    linked: Sequence[Linked],
+    updates: Sequence[Update],
+    turn: Sequence[int],
+    gather: Callable[[Tensor], Batch],
+    sums: Sequence[tuple[Tensor, Tensor]],
+) -> Callable[..., list[Tensor]]:
+    """One update of the players whose turn it is, as a function that can be traced."""
+
+    def update(rates: Sequence[Tensor], index: Tensor | None, batches: Sequence[Batch]) -> list[Tensor]:
+        """Nothing is returned, all happens in place; `index` of data on the device, or the batches."""
+        if index is not None:
+            batches = [gather(rows) for rows in index.unbind()]
+        for player in turn:
+            loss = linked[player].traced(batches, rates[player].unbind(), updates[player])
+            finite = torch.isfinite(loss)
+            total, count = sums[player]
+            total.add_(torch.where(finite, loss, 0))
+            count.add_(finite)
+        return []
+
+    # Torch keeps graphs with the code of a function, and those of other runs in this process would count.
+    update.__code__ = update.__code__.replace()
+    return update
+
+
+def try_trace(
+    assembly: Assembly, linked: Sequence[Linked], turn: Sequence[int], batches: Sequence[Batch]
+) -> str:
+    """Why a step that was made once cannot be traced whole, or "": nothing is compiled, nothing computed."""
+    rates = [torch.ones(len(k.optimizer.param_groups), device=assembly.device) for k in assembly.kits]
+    sums = [(torch.zeros(1, device=assembly.device),) * 2 for _ in assembly.kits]
+    with tracing(), differentiable_on_meta():
+        try:
+            function = whole_update(linked, functional_updates(assembly), turn, lambda rows: batches[0], sums)
+            backend = only_traced
+            torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(rates, None, batches)
+        except Unfit as error:
+            return str(error)
+        except Exception as error:
+            if not is_compilers(error):
+                raise
+            return reason(error, assembly.plan)
+        finally:
+            torch._dynamo.reset()
+    return ""
+
+
+class Graphs:
+    """The updates of a run as graphs: one for each position in the cycle of the players' turns."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.assembly = loop, loop.assembly
+        self.updates = functional_updates(self.assembly)
+        self.checked = set[int]()  # positions in the cycle whose graph was checked since others had a say
+        sums = list(zip(loop.sums, loop.counts, strict=True))
+        if self.assembly.device.startswith("cuda"):
+            for tensor in flat([self._kept(), sums]):
+                torch._dynamo.mark_static_address(tensor)
+        options = inductor_options(loop.settings.trainer.compile_mode, self.assembly.device)
+        gather = loop.splits.train.gather
+        self.graphs = [
+            Graph(whole_update(loop.linked, self.updates, turn, gather, sums), options, loop.plan)
+            for turn in loop.turns
+        ]
+
+    def _kept(self) -> list[Any]:
+        """What stays where it is in memory, so that a GPU's replay of a graph need not copy it."""
+        data, guards = self.loop.splits.train, [linked.guard for linked in self.loop.linked]
+        kept: list[Any] = [list(self.assembly.average.values())]
+        kept += [list(state.values()) for kit in self.assembly.kits for state in kit.optimizer.state.values()]
+        kept += [[g.found, g.one, g.clean, g.undone] for g in guards if g is not None]
+        return [*kept, data.inputs, data.target, data.weight] if isinstance(data, Resident) else kept
+
+    @property
+    def made(self) -> int:
+        """How many graphs were compiled."""
+        return sum(graph.made for graph in self.graphs)
+
+    def call(self, groups: Sequence[Group], step: int) -> None:
+        """Make the updates of these groups, the first of which is number `step`, and add up their losses."""
+        loop, gather, cycle = self.loop, self.loop.splits.train.gather, len(self.loop.turns)
+        rates = [self._rates(player, step, len(groups)) for player in range(len(self.updates))]
+        index: Sequence[Tensor] | None = None
+        if isinstance(loop.splits.train, Resident):
+            numbers = torch.stack([rows for group in groups for rows in group])
+            index = numbers.view(len(groups), -1, numbers.shape[-1]).unbind()
+        for at, group in enumerate(groups):
+            phase = (step + at) % cycle
+            now, graph = [of[at] for of in rates], self.graphs[phase]
+            # Batches that are read may differ in shape, which only the checks would see.
+            if index is None:
+                graph.checked(now, None, [gather(rows) for rows in group])
+            elif phase not in self.checked or not graph.direct([*now, index[at]]):
+                graph.checked(now, index[at], [])
+                self.checked.add(phase)
+            loop.progress.step += 1
+            loop.progress.position += 1
+
+    def _rates(self, player: int, step: int, count: int) -> Sequence[Tensor]:
+        """Learning rates of all groups for each update; the groups are left with the last of them."""
+        kit, turns = self.assembly.kits[player], self.loop.turns
+        groups = kit.optimizer.param_groups
+        rows = []
+        for at in range(step, step + count):
+            if kit.schedule is not None and player in turns[at % len(turns)]:
+                factor = kit.schedule(at)
+                for group in groups:
+                    group["lr"] = group["initial_lr"] * factor
+            rows.append([group["lr"] for group in groups])
+        return torch.tensor(rows, dtype=torch.float32).to(self.assembly.device, non_blocking=True).unbind()
+
+
+class Compiling:
+    """What of a run is compiled: decides it, carries it out, and goes back to less where it must."""
+
+    def __init__(self, loop: Loop, made: Compilation | None = None) -> None:
+        self.loop, self.trainer = loop, loop.settings.trainer
+        asked = self.trainer.compile
+        self.made = made if made is not None and made.asked == asked else Compilation(asked, asked)
+        self.graphs: Graphs | None = None
+        self.counting = False  # whether the guards count from the first update of a graph
+        self.estimate: Estimate | None = None
+        self.timed: list[float] = []  # seconds of updates made by graphs, while `auto` compares
+        self.before, self.seen = 0, 0  # graphs that torch had made before those of the model, and those
+
+    def begin(self) -> None:
+        """Before the first update of a run, or of what is left of it."""
+        found = obstacles(self.loop.assembly, self.loop.precision)
+        if found and self.made.level in ("step", "auto"):
+            self._less(found[0])
+        if self.made.level == "model":
+            self._model()
+        elif self.made.level == "auto":
+            linked = self.loop.linked
+            self.estimate = Estimate(self.loop.assembly.device, sum(len(of.params) for of in linked))
+
+    def _model(self) -> None:
+        self.made.level, self.before, self.seen = "model", unique_graphs(), 0
+        mode = self.trainer.compile_mode  # in place, so that no name in the model changes
+        self.loop.assembly.model.compile(mode=None if mode == "default" else mode)
+
+    def _less(self, why: str) -> None:
+        """Go on with a smaller graph, or none."""
+        self.graphs = None
+        self.made.why = why
+        if self.made.level == "step" and self.made.asked != "auto":
+            self.loop.watcher.note(f"compile: only the model's forward pass is compiled, because {why}")
+            self._model()
+        else:
+            self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
+            self.made.level = "off"
+            self.loop.assembly.model._compiled_call_impl = None
+
+    def span(self, groups: Sequence[Group], until: int, last: int) -> None:
+        """Updates up to a position in the epoch; calls do not depend on `until` and may end after it."""
+        loop, progress = self.loop, self.loop.progress
+        if self.graphs is not None:  # an evaluation or a save may have changed what a graph was made from
+            self.graphs.checked.clear()
+        while progress.position < until and not loop.full():
+            count = self._together(groups, last) if self.made.level == "step" else 0
+            if count:
+                try:
+                    self._call(groups[progress.position : progress.position + count])
+                except Unfit as error:
+                    self._less(str(error))
+            elif self.made.level == "auto":
+                self._estimate(groups)
+            else:
+                self._ordinary(groups, progress.position + 1 if self.made.level == "step" else until)
+        loop.flush_if_full()
+
+    def _estimate(self, groups: Sequence[Group]) -> None:
+        assert self.estimate is not None
+        if self.estimate.watch(lambda: self.loop.span(groups, self.loop.progress.position + 1)):
+            pays, self.made.why = self.estimate.decide((self.loop.plan.steps or 0) - self.loop.progress.step)
+            self.made.level = "step" if pays else "off"
+            what = "whole steps are compiled" if pays else "nothing is compiled"
+            self.loop.watcher.note(f"compile: {what}, because {self.made.why}")
+
+    def _together(self, groups: Sequence[Group], last: int) -> int:
+        """How many of the next updates one call makes; none, where the ordinary step has to."""
+        loop, at = self.loop, self.loop.progress.position
+        if loop.progress.step < len(loop.turns):  # the optimizers make their state in their first step
+            return 0
+        even = len(groups) if _sizes(groups[-1]) == _sizes(groups[0]) else len(groups) - 1
+        return max(min(self.trainer.steps_per_call, last - at, even - at), 0)
+
+    def _ordinary(self, groups: Sequence[Group], until: int) -> None:
+        self.counting = False
+        step, started = self.loop.progress.step, time.monotonic()
+        try:
+            self.loop.span(groups, until)
+        except Exception as error:
+            if self.made.level != "model" or not is_compilers(error):
+                raise
+            self._less(reason(error, self.loop.plan))
+        graphs = unique_graphs() - self.before if self.made.level == "model" else 0
+        if graphs > self.seen:
+            self._made(graphs - self.seen, step, time.monotonic() - started, again=self.seen > 0)
+            self.seen = graphs
+
+    def _call(self, groups: Sequence[Group]) -> None:
+        loop, progress = self.loop, self.loop.progress
+        if self.graphs is None:
+            self.graphs = Graphs(loop)
+        if not self.counting:
+            for linked in loop.linked:
+                assert linked.guard is not None
+                linked.guard.begin(progress.step)
+            self.counting = True
+        before, step, started = self.graphs.made, progress.step, time.monotonic()
+        try:
+            self.graphs.call(groups, step)
+        finally:
+            if (made := self.graphs.made) > before:
+                self._made(made - before, step, time.monotonic() - started, again=made > len(loop.turns))
+        if loop.assembly.device == "cpu":
+            loop.check_finite()
+        if self.estimate is not None and self.graphs.made == before:
+            self._compare(time.monotonic() - started, len(groups))
+
+    def _made(self, graphs: int, step: int, seconds: float, again: bool) -> None:
+        """Keep account of graphs; one that is made again is told, for it costs what the first did."""
+        self.made.seconds += seconds
+        self.made.graphs += graphs
+        if again:
+            said = f"step {step + 1}: {last_reason()}"
+            self.made.recompiled.append(said)
+            self.loop.watcher.note(f"compile: a graph was made again in {seconds:.1f} s at {said}")
+
+    def _compare(self, seconds: float, updates: int) -> None:
+        """Whether what `auto` has chosen is the gain that it was estimated to be."""
+        assert self.estimate is not None
+        self.timed += [seconds / updates] * updates
+        if len(self.timed) >= 2 * TIMED:
+            why = self.estimate.slower(statistics.median(self.timed))
+            self.estimate = None
+            if why:
+                self._less(why)
+
+
+def _sizes(group: Group) -> list[int]:
+    return [len(rows) for rows in group]

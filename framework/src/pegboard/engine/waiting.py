@@ -1,0 +1,272 @@
+"""What waits for the device, found on the meta device and told by the name of the part that does it.
+
+On a GPU a step only queues work. It stops to wait where Python must know a number (`.item()`, `if tensor:`,
+`print`), where the shape of a result depends on numbers (a boolean mask, `nonzero`), and where something
+comes from the host (`torch.tensor(..., device=...)`, a tensor on the CPU). The meta device has no numbers, so
+most of these fail there; what it would let pass is looked for in every operation.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from traceback import walk_tb
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..errors import PegboardError, no_numbers
+from ..planning import Assembly, Plan, PlayerKit, overrides
+from ..registry import Entry
+from ..regularizer import ROLES
+
+READS = "reads numbers from the device", "keep them there as tensors: torch.where instead of if"
+SHAPES = "needs a shape that depends on numbers", "keep index tensors, or multiply by the mask"
+COPIES = (
+    "copies from the host to the device",
+    "make the tensor once, before the first step or as a buffer, or on the device: torch.full, torch.arange",
+)
+STRAY = (
+    "mixes a tensor on the CPU with those on the device",
+    "make it on the device: device=x.device, or a buffer of a module",
+)
+
+HOST_ONLY = ("aten::_pack_padded_sequence", "aten::tensor_split")  # take some arguments on the CPU by design
+TELLING = ("__repr__", "__format__", "numpy", "__array__")  # show numbers, and on meta nothing
+MAKING = ("tensor", "as_tensor", "asarray", "new_tensor")  # make tensors of what is in Python
+INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
+META = torch.device("meta")
+OURS = tuple(f"{folder}/" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
+
+
+class Waits(PegboardError):
+    """Something in a step waits for the device."""
+
+    def __init__(self, why: tuple[str, str], what: str) -> None:
+        super().__init__(f"{why[0]} ({what})")
+        self.fix = why[1]
+
+
+class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Raises where an operation on meta tensors would wait for a device, were they on one.
+
+    Copies from the host count only once the step is `steady`: to make a tensor once is no harm.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.steady = False
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # to be hidden from the compiler would load it
+
+    def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = list(_tensors((args, kwargs)))
+        if any(t.is_meta for t in tensors):
+            self._look(call, args, kwargs, tensors)
+        elif call is torch.ops.aten._to_copy.default and torch.device(kwargs.get("device") or "cpu") == META:
+            self._copied(kwargs.get("non_blocking", False), "to")
+        return call(*args, **kwargs)
+
+    def _look(self, call: Any, args: Any, kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
+        name = call._schema.name
+        short = name.removeprefix("aten::")
+        if call is torch.ops.aten._to_copy.default:
+            if torch.device(kwargs.get("device") or META) != META:
+                raise Waits(READS, "a copy to the CPU")
+        elif short == "copy_":
+            if not args[0].is_meta:
+                raise Waits(READS, "a copy to the CPU")
+            if not args[1].is_meta:
+                self._copied(args[2] if len(args) > 2 else kwargs.get("non_blocking", False), "copy_")
+        elif short == "_local_scalar_dense":
+            raise Waits(READS, "item, float, int, bool or if")
+        elif short == "_linalg_check_errors" or torch.Tag.data_dependent_output in call.tags:
+            raise Waits(READS, short)
+        elif short in INDEXING:
+            self._indexed(short, args, tensors)
+        elif torch.Tag.dynamic_output_shape in call.tags:
+            raise Waits(SHAPES, short)
+        elif name not in HOST_ONLY:
+            # A single number on the CPU becomes an argument of the kernel; but `where` copies it.
+            number = (torch.Tag.pointwise in call.tags and short != "where") or short == "fill_"
+            if any(not t.is_meta and (t.dim() or not number) for t in tensors):
+                raise Waits(STRAY, short)
+
+    def _indexed(self, short: str, args: Any, tensors: Sequence[Tensor]) -> None:
+        masks = any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+        if masks and (short == "index" or args[2].numel() != 1):  # to set one number takes no indices
+            raise Waits(SHAPES, "indexing by a mask")
+        if any(not t.is_meta and t.dim() for t in tensors):
+            raise Waits(STRAY, "indexing")
+
+    def _copied(self, on_its_own: bool, what: str) -> None:
+        if self.steady and not on_its_own:
+            raise Waits(COPIES, what)
+
+
+class _Calls(TorchFunctionMode):
+    """The same for what never becomes an operation on the meta device."""
+
+    def __init__(self, looking: Looking) -> None:
+        super().__init__()
+        self.looking = looking
+
+    def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(call, "__name__", "")
+        if name in TELLING and args[0].is_meta:
+            raise Waits(READS, {"__repr__": "print", "__format__": "print"}.get(name, "numpy"))
+        result = call(*args, **kwargs)
+        if name in MAKING and result.is_meta and not any(t.is_meta for t in _tensors((args[-1:], kwargs))):
+            self.looking._copied(False, f"torch.{name}")
+        if name in ("__getitem__", "__setitem__") and args[0].is_meta and _listed(args[1]):
+            self.looking._copied(False, "indexing by a list")
+        return result
+
+
+@contextmanager
+def looking() -> Iterator[Looking]:
+    """Whatever would wait for a device raises `Waits` in here."""
+    operations = Looking()
+    with _Calls(operations), operations:
+        yield operations
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """All tensors in nested containers."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+
+
+def _listed(index: Any) -> bool:
+    """Whether numbers in Python say which elements are meant."""
+    return any(isinstance(i, list) for i in (index if isinstance(index, tuple) else (index,)))
+
+
+def declared(plan: Plan) -> dict[str, tuple[Entry, str]]:
+    """Parts that declare to wait for the device, by their place in the config, with the reason."""
+    found = {path: (entry, getattr(entry.part, "synchronizes", "")) for path, entry in plan.entries()}
+    return {path: (entry, why) for path, (entry, why) in found.items() if why}
+
+
+def optimizer_path(plan: Plan, kit: PlayerKit) -> str:
+    """Where the config chooses the optimizer of a player."""
+    name = kit.player.name
+    return f"optimizer.players.{name}" if name in plan.settings.player_optimizers else "optimizer"
+
+
+def schedule_path(plan: Plan, kit: PlayerKit) -> str:
+    """Where the config chooses the schedule of a player's rate."""
+    own = f"{optimizer_path(plan, kit)}.schedule"
+    return own if own in dict(plan.entries()) else "optimizer.schedule"
+
+
+@contextmanager
+def stand_ins(assembly: Assembly) -> Iterator[None]:
+    """In place of the parts that are declared to wait: what changes nothing and needs no numbers."""
+    known = declared(assembly.plan)
+    with ExitStack() as after:
+        for kit in assembly.kits:
+            path = optimizer_path(assembly.plan, kit)
+            if path in known:
+                after.callback(setattr, kit, "functional", kit.functional)
+                kit.functional = None
+                _instead(after, kit.optimizer, "step", lambda closure=None: closure and closure())
+            if kit.schedule is not None and schedule_path(assembly.plan, kit) in known:
+                after.callback(setattr, kit, "schedule", kit.schedule)
+                kit.schedule = lambda step: 1.0
+        hung = [(key, peg.get_submodule(key)) for _, peg, keys in assembly.hung for key in keys]
+        for key, module in hung:
+            if f"regularizers.{key}" in known:
+                _instead(after, module, "forward", _first)
+        for key, trick in assembly.tricks.items():
+            for stage in ROLES if f"regularizers.{key}" in known else ():
+                if overrides(trick, stage):
+                    _instead(after, trick, stage, _first)
+        yield
+
+
+def _first(value: Any, *more: Any) -> Any:
+    return value
+
+
+def _instead(after: ExitStack, thing: Any, name: str, method: Any) -> None:
+    vars(thing)[name] = method
+    after.callback(vars(thing).pop, name)
+
+
+@contextmanager
+def telling(assembly: Assembly, inside: Sequence[str]) -> Iterator[None]:
+    """What cannot run on the meta device is told by the part it is in; `inside` is what was being called."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, Waits) and not no_numbers(error):
+            raise
+        raise _told(error, assembly, inside) from error
+
+
+def _told(error: Exception, assembly: Assembly, inside: Sequence[str]) -> PegboardError:
+    """One message: which part, what it does, where, and how to mend it."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
+    lines = {id(frame): line for frame, line in walk_tb(error.__traceback__)}
+    path = _culprit(frames, assembly, inside)
+    entry = dict(assembly.plan.entries()).get(path)
+    who = f"{path} ({entry.part.name} of {entry.plugin.dist})" if entry else path
+    if isinstance(error, Waits):
+        text = [f"{who} waits for the device in every step: it {error}"]
+        fixes = [error.fix]
+    else:
+        said = str(error).splitlines()[0]
+        text = [f"{who} cannot run on the meta device, where a step is tried first: {said}"]
+        fixes = ["give the operation a shape of its own: torch.library.register_fake"]
+    theirs = [frame for frame in frames if not frame.f_code.co_filename.startswith(OURS)]
+    known = [frame for frame in theirs if assembly.plan.part_in(frame.f_code.co_filename)]
+    for frame in (known or theirs)[:1] if entry else ():
+        file, line = frame.f_code.co_filename, lines[id(frame)]
+        text.append(f"  {file}:{line}: {linecache.getline(file, line).strip()}")
+    if entry is not None:
+        kind, name = type(entry.part).__name__, entry.part.name
+        fixes.append(f'where it must be, its record says why: {kind}("{name}", ..., synchronizes="why")')
+    return PegboardError("\n".join([*text, *(f"  {fix}" for fix in fixes)]))
+
+
+def _culprit(frames: Sequence[FrameType], assembly: Assembly, inside: Sequence[str]) -> str:
+    """The place in the config of the part that was at work, or what was being done."""
+    owners = {id(assembly.objective): "objective"} | {id(m): "model" for m in assembly.model.modules()}
+    for _, peg, keys in assembly.hung:
+        owners |= {id(m): f"regularizers.{key}" for key in keys for m in peg.get_submodule(key).modules()}
+    owners |= {id(trick): f"regularizers.{key}" for key, trick in assembly.tricks.items()}
+    owners |= {id(kit.optimizer): optimizer_path(assembly.plan, kit) for kit in assembly.kits}
+    for frame in frames:
+        if (found := owners.get(id(frame.f_locals.get("self")))) is not None:
+            return found
+    what = inside[-1] if inside else "the step"
+    if what not in dict(assembly.plan.entries()):
+        for frame in frames:  # a backward pass of their own
+            if (part := assembly.plan.part_in(frame.f_code.co_filename)) is not None:
+                return part[0]
+    return what
+
+
+def place(plan: Plan, kit: PlayerKit, name: str) -> str:
+    """Where the config chooses what a step calls by this name; the name itself, where it is the core's."""
+    stage, _, key = name.partition(" ")
+    if stage in ROLES:
+        return f"regularizers.{key}"
+    own = {"update": optimizer_path(plan, kit), "schedule": schedule_path(plan, kit), "forward": "objective"}
+    return own.get(stage, f"the {name}")

@@ -1,0 +1,274 @@
+"""Compiled steps compute what steps in Python do, for every part there is; or it is said why they cannot."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+import yaml
+from pegboard.engine import checkpoint
+from pegboard.engine.graph import Graph
+from pegboard.registry import Entry
+from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, table, tried, unequal
+from safetensors.torch import load_file
+from torch import Tensor
+from torch._inductor.exc import InvalidCxxCompiler
+
+pytestmark = pytest.mark.usefixtures("lean")
+KINDS = ("regularizer", "objective", "model", "optimizer", "schedule", "dataset")
+PARTS = [entry for kind in KINDS for entry in entries(kind)]
+
+
+def weights(folder: Path) -> dict[str, Tensor]:
+    return load_file(folder / "checkpoints" / "last" / checkpoint.WEIGHTS)
+
+
+def apart(one: dict[str, Tensor], two: dict[str, Tensor]) -> float:
+    """The largest difference of two models, relative to numbers above 1."""
+    assert set(one) == set(two)
+    gaps = ((one[n].double() - two[n].double()).abs() / one[n].abs().clamp(min=1) for n in one)
+    return max(float(gap.max()) for gap in gaps)
+
+
+def pair(config: Config, root: Path, **trainer: Any) -> tuple[float, dict[str, Any]]:
+    """How far a compiled run ends from one that is not, and what came of compiling it."""
+    runs = []
+    for mode in ("off", "step"):
+        given = {**config["trainer"], **trainer, "compile": mode}
+        runs.append(pegboard.train({**config, "trainer": given}, root=root / mode, quiet=True))
+    eager, compiled = runs
+    return apart(weights(eager.folder), weights(compiled.folder)), compiled.summary["compiled"]
+
+
+def fair(entry: Entry, shelf: Path) -> Config:
+    """A config that trains with one part, in which rounding does not grow by itself.
+
+    Adam divides a gradient by its own size: that of a bias before a batch norm, which is nothing but
+    rounding, becomes a step like any other. Descent with momentum leaves it as small as it is.
+    """
+    given = tried(entry, shelf)
+    if entry.part.kind not in ("optimizer", "schedule"):
+        given["optimizer"] = {"name": "sgd", "lr": 0.02, "momentum": 0.9}
+    return given
+
+
+# What cannot be part of a graph, and what is said of it; beside it the run goes on with a smaller one.
+ALONE = {
+    "regularizer label_noise": r"regularizers.label_noise \(label_noise, functional.py:\d+\): ",
+    "optimizer lbfgs": "optimizer 'lbfgs' evaluates the loss again inside its update",
+    "optimizer adafactor": r"optimizer \(adafactor, updates.py:\d+\): |optimizer 'adafactor' ",
+}
+
+
+def of(entry: Entry) -> str:
+    return f"{entry.part.kind} {entry.part.name}"
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("entry", PARTS, ids=[name_of(entry) for entry in PARTS])
+@pytest.mark.usefixtures("compiler")
+def test_100_compiled_steps_with_this_part_agree_to_a_hundred_thousandth(
+    entry: Entry, shelf: Path, tmp_path: Path, show: Callable[[str], None]
+) -> None:
+    given = fair(entry, shelf)
+    gap, made = pair(given, tmp_path, epochs=None, steps=100, accumulate=1, steps_per_call=8)
+    assert made["level"] == ("model" if of(entry) in ALONE else "step"), made
+    assert re.match(ALONE.get(of(entry), "$"), made["why"]), made
+    assert gap <= 1e-5
+    show(f"100 compiled steps within 1e-5 of eager, a run for each {entry.part.kind}")
+
+
+def together() -> list[tuple[Entry, Entry, Entry]]:
+    """Every part that goes into a step beside an optimizer and a schedule, so that all have their turn."""
+    parts = [e for kind in KINDS[:3] for e in entries(kind) if of(e) not in ALONE]
+    # The last of them, descent, is for the first part: batchnorm, for the reason above.
+    optimizers = [e for e in entries("optimizer")[::-1] if of(e) not in ALONE]
+    turns = zip(itertools.cycle(optimizers), itertools.cycle(entries("schedule")), strict=False)
+    everything = itertools.islice(itertools.cycle(parts), max(len(parts), len(optimizers)))
+    return [
+        (part, optimizer, schedule) for part, (optimizer, schedule) in zip(everything, turns, strict=False)
+    ]
+
+
+@pytest.mark.parametrize("parts", together(), ids=lambda parts: "-".join(e.part.name for e in parts))
+@pytest.mark.usefixtures("only_traced")
+def test_a_traced_step_computes_what_a_step_in_python_does(
+    parts: tuple[Entry, Entry, Entry], shelf: Path, tmp_path: Path
+) -> None:
+    part, optimizer, schedule = parts
+    given = tried(part, shelf)
+    node = {"name": schedule.qualified, **fields(schedule, shelf)}
+    given["optimizer"] = {"name": optimizer.qualified, **fields(optimizer, shelf), "schedule": node}
+    gap, made = pair(given, tmp_path, epochs=None, steps=12, accumulate=1, steps_per_call=4)
+    assert (made["level"], made["why"], made["graphs"], made["recompiled"]) == ("step", "", 1, [])
+    assert gap <= 1e-5
+
+
+ODD = str(HERE / "odd_parts.py")
+TOY = str(HERE.parents[1] / "framework" / "tests" / "toy.py")
+
+
+def odd(compiled: str = "step", **nodes: Any) -> Config:
+    """A config with the parts that make it hard; 8 updates an epoch."""
+    trainer = {
+        "epochs": 3,
+        "device": "cpu",
+        "steps_per_call": 8,
+        "compile": compiled,
+        **nodes.pop("trainer", {}),
+    }
+    optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
+    return plain(
+        **{"optimizer": optimizer, "trainer": trainer, "plugins": {"local": [*LOCAL, TOY, ODD]}, **nodes}
+    )
+
+
+@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.usefixtures("only_traced")
+def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
+    name: str, shelf: Path, tmp_path: Path
+) -> None:
+    (entry,) = (e for e in PARTS if of(e) == name)
+    gap, made = pair(tried(entry, shelf), tmp_path, epochs=None, steps=6, accumulate=1)
+    assert gap <= 1e-5
+    assert made["level"] == "model" and re.match(ALONE[name], made["why"]), made["why"]
+
+
+@pytest.mark.parametrize("how", ["counter", "toggle", "list", "deque", "tensors"])
+@pytest.mark.usefixtures("only_traced")
+def test_state_in_python_is_never_frozen_into_a_graph(how: str, tmp_path: Path) -> None:
+    gap, made = pair(odd(regularizers={"stateful": {"how": how}}), tmp_path)
+    assert gap <= 1e-5
+    named = r"regularizers.stateful \(stateful, odd_parts.py:\d+\): it changes .* in Python in every update"
+    assert made["level"] == "model" and re.match(named, made["why"]), made["why"]
+
+
+@pytest.mark.parametrize("how", ["assigned", "in_place", "added"])
+@pytest.mark.usefixtures("only_traced")
+def test_state_in_tensors_moves_on_inside_a_call(how: str, tmp_path: Path) -> None:
+    gap, made = pair(odd(regularizers={"stateful": {"how": how}}), tmp_path)
+    assert (made["level"], made["graphs"]) == ("step", 1), made
+    assert gap <= 1e-5
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_of_the_updates_in_a_call_only_the_first_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    checked = Graph.checked
+
+    def counted(graph: Graph, *fresh: Any) -> Any:
+        calls.append(1)
+        return checked(graph, *fresh)
+
+    monkeypatch.setattr(Graph, "checked", counted)
+    pegboard.train(odd(), root=tmp_path, quiet=True)
+    # One update makes the optimizer's state, the graph is made, and once more it shows to need nothing else.
+    assert len(calls) == 1 + 1 + 2
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_a_graph_that_is_made_again_is_reported(tmp_path: Path) -> None:
+    gap, made = pair(odd(regularizers={"turning": {"after": 2}}), tmp_path)
+    assert gap <= 1e-5
+    (again,) = made["recompiled"]
+    assert (made["level"], made["graphs"]) == ("step", 2)
+    assert again.startswith("step 17: ") and "factor" in again
+
+
+HARD: dict[str, dict[str, Any]] = {
+    "a frozen parameter": {"model": {"name": "spare", "spare": "frozen"}},
+    "an odd last batch": {"data": {"name": "toy", "batch_size": 5}},
+    "odd groups": {
+        "data": {"name": "toy", "batch_size": 5},
+        "trainer": {"accumulate": 3, "ema": 0.9, "clip": 0.1},
+    },
+    "two players": {
+        "data": {"name": "points", "batch_size": 8},
+        "objective": {"name": "guess", "players": 2},
+        "trainer": {"log_every": 3},
+    },
+    "more updates in a call than an epoch has": {"trainer": {"steps_per_call": 64, "log_every": 3}},
+}
+
+
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.usefixtures("only_traced")
+def test_a_traced_run_agrees_where_it_is_hard(case: str, tmp_path: Path) -> None:
+    gap, made = pair(odd(**HARD[case]), tmp_path)
+    players = 2 if case == "two players" else 1
+    assert (made["level"], made["graphs"], made["recompiled"]) == ("step", players, []), made
+    assert gap <= 1e-5
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_a_parameter_that_nothing_uses_is_named(tmp_path: Path) -> None:
+    gap, made = pair(odd(model={"name": "spare", "spare": "unused"}), tmp_path)
+    assert gap <= 1e-5
+    assert made["level"] == "model" and made["why"].startswith("first.weight got no gradient"), made["why"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.usefixtures("only_traced")
+def test_a_traced_run_reads_data_that_is_not_in_memory(workers: int, shelf: Path, tmp_path: Path) -> None:
+    data = {"name": "hub", **table(shelf), "batch_size": 8, "workers": workers, "memory": "never"}
+    gap, made = pair(odd(data=data), tmp_path)
+    assert (made["level"], made["graphs"]) == ("step", 1), made
+    assert gap <= 1e-5
+
+
+def test_without_a_compiler_the_run_goes_on_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacking(*args: Any, **options: Any) -> None:
+        raise InvalidCxxCompiler
+
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lacking)
+    gap, made = pair(odd(), tmp_path)
+    assert gap == 0
+    assert made["level"] == "off" and made["why"].startswith("No working C++ compiler found"), made
+
+
+@pytest.mark.prove
+def test_a_command_without_a_compiler_goes_on_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(odd()))
+    environment = {
+        **os.environ,
+        "CXX": "/nonexistent/c++",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "empty"),
+    }
+    words = [sys.executable, "-m", "pegboard", "train", "c.yaml"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "compile: nothing is compiled, because No working C++ compiler found" in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("compiler")
+def test_how_many_updates_a_call_makes_changes_no_bit(shelf: Path, tmp_path: Path) -> None:
+    given = all_tricks(shelf)
+    given["regularizers"].pop("label_noise", None)
+    ends = []
+    for together in (1, 8):
+        trainer = {
+            "epochs": 3,
+            "device": "cpu",
+            "clip": 1.0,
+            "ema": 0.9,
+            "compile": "step",
+            "steps_per_call": together,
+        }
+        run = pegboard.train({**given, "trainer": trainer}, root=tmp_path, quiet=True)
+        assert run.summary["compiled"]["level"] == "step"
+        ends.append({"weights": weights(run.folder), "history": run.history})
+    assert list(unequal(*ends)) == []

@@ -1,0 +1,169 @@
+"""The benchmarks: what they train, what they count and how they report. No time is asserted."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from sandbox import ROOT
+
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a module of the benchmarks, which are scripts and not a package."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+    def load(name: str) -> ModuleType:
+        return importlib.import_module(name)
+
+    return load
+
+
+def test_a_step_of_ours_makes_fewer_calls_than_the_hand_written_one(bench: Any) -> None:
+    steps = bench("steps")
+    rows = steps.loops()
+    counts = {}
+    for name, run in rows.items():
+        run(3)
+        counts[name] = (steps.a_step(run, steps.calls), steps.a_step(run, steps.operations))
+    plain, hand, lean, ours = counts.values()
+    assert lean[0] < ours[0] < 0.7 * hand[0] < 0.5 * plain[0]
+    assert ours[1] <= hand[1]  # the look for numbers that are not finite is among them
+
+
+def test_what_is_counted_is_what_a_step_does(bench: Any) -> None:
+    steps = bench("steps")
+    x = torch.ones(3)
+
+    def run(number: int) -> None:
+        for _ in range(number):
+            x.add(1).mul(2)
+            len([x])
+
+    assert steps.a_step(run, steps.operations) == 2
+    assert steps.a_step(lambda n: [abs_of(i) for i in range(n)], steps.calls) == 1
+
+
+def abs_of(number: int) -> int:
+    return abs(number)
+
+
+def test_every_workload_has_whole_batches_and_a_loss_that_falls(bench: Any) -> None:
+    for work in bench("workloads").WORKLOADS.values():
+        x, y = work.data()
+        assert len(x) == len(y) == work.rows
+        assert work.rows % work.batch == 0
+        assert int(y.max()) < work.classes
+        torch.manual_seed(0)
+        model = work.network()
+        optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+        before = work.loss(model, 64)
+        for _ in range(6):
+            optimizer.zero_grad()
+            work.criterion(model(x[:64]), y[:64]).backward()
+            optimizer.step()
+        assert work.loss(model, 64) < before
+
+
+def test_the_transformer_does_not_look_ahead(bench: Any) -> None:
+    work = bench("workloads").WORKLOADS["transformer"]
+    (x, y), model = work.data(), work.network().eval()
+    assert torch.equal(x[:, 1:], y[:, :-1])  # the letter that follows
+    changed = x[:2].clone()
+    changed[:, 20] = (changed[:, 20] + 1) % work.classes
+    a, b = model(x[:2]), model(changed)
+    assert torch.equal(a[:, :20], b[:, :20])
+    assert not torch.equal(a[:, 20:], b[:, 20:])
+
+
+@pytest.mark.parametrize("name", ["lean", "pegboard"])
+def test_a_turn_trains_and_is_timed_by_its_epochs(bench: Any, name: str) -> None:
+    worker, work = bench("worker"), bench("workloads").WORKLOADS["mlp"]
+    answer = worker.turn(name, work, threads=1, defaults=False, count=True)
+    assert answer["epoch"] > 0
+    assert 0 < answer["calls"] < 200
+    assert answer["note"] == ""
+    assert answer["loss"] < 0.5
+
+
+def test_a_turn_that_did_not_train_is_refused(bench: Any) -> None:
+    worker, peers, work = bench("worker"), bench("peers"), bench("workloads").WORKLOADS["mlp"]
+    bench("clock").CLOCK.reset(work.steps_per_epoch)
+    idle = work.network()
+    with pytest.raises(RuntimeError, match="did not train"):
+        worker.judge(peers.Trained(idle, work.steps), work)
+    with pytest.raises(RuntimeError, match="updates"):
+        worker.judge(peers.Trained(idle, work.steps - 1), work)
+
+
+def test_every_row_names_a_function_that_is_there(bench: Any) -> None:
+    for peer in bench("peers").PEERS.values():
+        tree = ast.parse((BENCHMARKS / "peers" / f"{peer.module}.py").read_text("utf-8"))
+        functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
+        assigned = {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets}  # type: ignore[attr-defined]
+        assert peer.function in functions | assigned, peer.title
+
+
+def made_up(**micros: float) -> dict[str, Any]:
+    """A result of four rounds, the last of which took twice as long for all."""
+    kinds = {"plain": "hand", "hand": "hand", "ignite": "peer", "fabric": "peer"}
+    rows = {
+        name: {
+            "title": name, "kind": kinds.get(name, "ours"), "version": "1.0", "compiled": name == "step",
+            "calls": 1.0, "note": "", "first": {"cold": 2.0, "again": [1.0]},
+            "times": {"1": {m: {k: [us, us, us, 2 * us] for k in ("epoch", "cpu")} for m in ("off", "on")}},
+        }
+        for name, us in micros.items()
+    }  # fmt: skip
+    facts = {"torch": "2", "python": "3", "cpu": "c", "cores": 2}
+    return {
+        "title": "a",
+        "steps": "b",
+        "machine": facts,
+        "left_out": {"keras": "why"},
+        "rounds": 4,
+        "rows": rows,
+    }
+
+
+def test_targets_compare_round_by_round_and_with_the_fastest_peer(bench: Any) -> None:
+    report = bench("report")
+    results = {
+        "mlp": made_up(plain=100, hand=60, pegboard=50, step=31, ignite=110, fabric=95),
+        "cnn": made_up(plain=100, hand=60, pegboard=60.1, step=59),
+    }
+    text = report.targets_text(results).splitlines()
+    lines = {(line[:58].rstrip(), line[58:71].rstrip()): line[71:].split() for line in text}
+    assert lines["eager, the best hand-written loop", "mlp"] == ["1.0", "1.20", "(1.20-1.20)", "met"]
+    assert lines["eager, the best hand-written loop: the aim", "mlp"][-2:] == ["not", "met"]
+    assert lines["eager, the best hand-written loop", "cnn"][-2:] == ["not", "met"]
+    assert lines["compiled step, the best hand-written loop", "mlp"][1] == "1.94"
+    assert lines["eager, the fastest framework", "mlp"][1] == "1.90"
+    assert lines["compiled step, eager", "cnn"][-1] == "met"
+    assert not any("Lightning" in key[0] for key in lines)
+
+
+def test_the_table_shows_ratios_quartiles_and_what_was_left_out(bench: Any, tmp_path: Path) -> None:
+    report = bench("report")
+    results = made_up(plain=100, hand=60, step=25)
+    text = report.table(results)
+    row = next(line for line in text.splitlines() if line.startswith("step"))
+    assert row.split()[1:] == ["0.25", "(0.25-0.25)"] * 2 + ["0.25", "25", "1", "2.0,", "1.0"]
+    assert "left out: keras: why" in text
+    assert report.chart(results, tmp_path / "chart.png").stat().st_size > 1000
+
+
+def test_the_page_shows_what_was_measured(bench: Any) -> None:
+    report = bench("report")
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    results = report.load(report.RESULTS)
+    for key, found in results.items():
+        assert report.table(found) in page, f"make bench wrote no table of {key}"
+    assert not results or report.targets_text(results) in page

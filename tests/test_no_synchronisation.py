@@ -1,0 +1,193 @@
+"""Nothing in a training step waits for the device, for every part there is; what does is found and named."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import yaml
+from pegboard.registry import Entry, Registry
+from pegboard.zoo import recipes
+from proofs import Config, entries, name_of, plain, tried
+from sandbox import ROOT
+from waiting_parts import FINE, STAGES, WAITING
+
+HERE = ROOT / "tests" / "support"
+KINDS = ("model", "regularizer", "optimizer", "schedule", "objective")
+PARTS = [entry for kind in KINDS for entry in entries(kind)]
+DECLARED = [entry for entry in PARTS if entry.part.synchronizes]  # type: ignore[attr-defined]
+# A step with all that the core can do in it.
+TRAINER = {"steps": 4, "accumulate": 2, "clip": 1.0, "ema": 0.9, "device": "cpu"}
+FILES = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if path.stem != "base"]
+PLACES = [*STAGES, "model", "objective", "optimizer", "schedule"]
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shelf").resolve()
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what is the same every time, and without pictures."""
+    discover: Any = functools.cache(Registry.discover)
+    monkeypatch.setattr(
+        Registry, "discover", lambda local=(), disable=(): discover(tuple(local), tuple(disable))
+    )
+    monkeypatch.setattr("pegboard.training.draw_curves", lambda rows, path, title: path)
+
+
+def tried_whole(entry: Entry, shelf: Path) -> Config:
+    return tried(entry, shelf) | {"trainer": TRAINER}
+
+
+@pytest.mark.parametrize("entry", PARTS, ids=map(name_of, PARTS))
+def test_a_step_with_this_part_waits_for_no_device_or_says_so(entry: Entry, shelf: Path) -> None:
+    text = pegboard.plan(tried_whole(entry, shelf)).explain()
+    assert ("waits       for the device" in text) == (entry in DECLARED)
+    assert entry.part.synchronizes in text  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("entry", DECLARED, ids=map(name_of, DECLARED))
+def test_what_declares_to_wait_does(entry: Entry, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pegboard.explain.stand_ins", lambda assembly: nullcontext())
+    with pytest.raises(pegboard.PegboardError, match=rf"optimizer \({entry.part.name} of .* waits for"):
+        pegboard.plan(tried_whole(entry, shelf)).trace()
+
+
+@pytest.mark.parametrize(
+    "path", [r.config for r in recipes()] + FILES, ids=lambda p: f"{p.parent.name}-{p.stem}"
+)
+def test_a_step_of_this_config_waits_for_no_device_or_says_so(path: Path) -> None:
+    plan = pegboard.plan(path)
+    text = plan.explain()
+    said = [getattr(entry.part, "synchronizes", "") for _, entry in plan.entries()]
+    assert ("waits       for the device" in text) == any(said)
+
+
+def seeded(place: str, do: str, suffix: str = "") -> Config:
+    node = {"name": f"in_{place}{suffix}", "do": do}
+    given = plain(plugins={"local": [*plain()["plugins"]["local"], str(HERE / "waiting_parts.py")]})
+    given["trainer"] = TRAINER
+    match place:
+        case "model" | "objective":
+            return given | {place: node}
+        case "optimizer":
+            return given | {"optimizer": {**node, "lr": 0.01}}
+        case "schedule":
+            return given | {"optimizer": {"name": "adam", "lr": 0.01, "schedule": node}}
+    return given | {"regularizers": {"seed": node}}
+
+
+def complaint(given: Config) -> str:
+    with pytest.raises(pegboard.PegboardError) as told:
+        pegboard.plan(given).explain()
+    return str(told.value)
+
+
+@pytest.mark.parametrize("do", ["item", "stray", "mask"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_part_that_waits_is_named_with_the_line_and_the_remedy(place: str, do: str) -> None:
+    text = complaint(seeded(place, do))
+    path = {p: p for p in PLACES[-4:]} | {"schedule": "optimizer.schedule"}
+    first, where, remedy, declare = text.splitlines()
+    assert first.startswith(f"{path.get(place, 'regularizers.seed')} (in_{place} of ")
+    assert WAITING[do][1] in first
+    file, line, code = where.strip().split(":", 2)
+    assert Path(file).name == "waiting_parts.py"
+    assert code.strip() == Path(file).read_text().splitlines()[int(line) - 1].strip()
+    assert remedy.startswith("  ") and f'("in_{place}", ..., synchronizes="why")' in declare
+
+
+def test_a_model_that_waits_is_named_also_where_pegs_are_found_in_it() -> None:
+    """To find them takes a forward pass before there is a step."""
+    given = seeded("model", "item") | {"regularizers": {"dropout": {"sites": ["input"]}}}
+    assert complaint(given).startswith("model (in_model of ")
+
+
+@pytest.mark.parametrize("do", WAITING)
+def test_every_way_to_wait_is_found(do: str) -> None:
+    text = complaint(seeded("edit_loss", do))
+    assert text.startswith("regularizers.seed (in_edit_loss of ") and WAITING[do][1] in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("do", FINE)
+def test_what_does_not_wait_is_let_pass(do: str) -> None:
+    assert "waits       for" not in pegboard.plan(seeded("edit_loss", do)).explain()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_part_that_declares_it_is_shown_and_makes_its_step(place: str) -> None:
+    plan = pegboard.plan(seeded(place, "item", "_said"))
+    text = plan.explain()
+    assert f"it must, in {place}" in text.split("waits       for the device in every step: ")[1]
+    assert "update" in plan.trace("cpu")
+
+
+def test_a_part_that_declares_it_trains(tmp_path: Path) -> None:
+    said, without = (
+        pegboard.train(given, root=tmp_path, quiet=True).history
+        for given in (seeded("edit_loss", "item", "_said"), plain(trainer=TRAINER))
+    )
+    assert said == without
+
+
+@pytest.mark.parametrize("place", ["model", "objective"])
+def test_a_step_that_cannot_run_on_meta_is_not_measured(place: str) -> None:
+    plan = pegboard.plan(seeded(place, "item", "_said"))
+    text = plan.explain()
+    assert f"not tried: {place} waits for the device: it must, in {place}" in text
+    assert "floating point operations" not in text
+    assert plan.trace("cpu")[-2:] == ["update", "average"]
+    with pytest.raises(pegboard.PegboardError, match="name another device"):
+        plan.trace("meta")
+
+
+def test_a_tensor_that_is_made_once_is_let_pass(tmp_path: Path) -> None:
+    file = tmp_path / "once.py"
+    file.write_text(ONCE)
+    given = plain(regularizers={"once": {}}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+    assert "waits       for" not in pegboard.plan(given | {"trainer": TRAINER}).explain()
+
+
+ONCE = '''
+from dataclasses import dataclass
+from pegboard import Regularizer, Trick, hookimpl
+
+@dataclass(frozen=True)
+class Once:
+    """Keeps a tensor."""
+
+class OnceTrick(Trick):
+    kept = None
+    def edit_loss(self, loss, output, batch):
+        import torch
+        if self.kept is None:
+            self.kept = torch.tensor([0.5], device=loss.device).sum()
+        return loss * self.kept
+
+@hookimpl
+def pegboard_regularizers():
+    return [Regularizer("once", Once, lambda c, x: OnceTrick(), stages={"edit_loss": "term"})]
+'''
+
+
+def test_a_mistake_of_another_kind_stays_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="same reduction dim"):
+        pegboard.plan(seeded("edit_loss", "wrong shapes")).explain()
+
+
+def test_an_operation_without_a_meta_kernel_is_named() -> None:
+    text = complaint(seeded("edit_loss", "no kernel"))
+    assert text.startswith("regularizers.seed (in_edit_loss of ") and "cannot run on the meta device" in text
+    assert "register_fake" in text
+
+
+def test_the_plan_of_a_config_declares_what_its_file_uses() -> None:
+    """The config that shows an optimizer which waits is among those that are tried."""
+    names = {yaml.safe_load(path.read_text()).get("optimizer", {}).get("name") for path in FILES}
+    assert names & {entry.part.name for entry in DECLARED}

@@ -1,0 +1,129 @@
+"""`pegboard train --profile`: a trace of some steps, and a table of where all the time went."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+from pegboard.cli import main
+from pegboard.planning import Plan, assemble, overrides
+from pegboard.registry import Registry
+from proofs import Config, all_tricks, differences, plain
+
+# 16 updates of two batches, with all that the core can do in them.
+TRAINER = {"steps": 16, "accumulate": 2, "clip": 1.0, "ema": 0.9, "log_every": 2, "device": "cpu"}
+IN_A_STEP = ("hang", "edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step")
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what takes longer than the run and has no part in it."""
+    discover: Any = functools.cache(Registry.discover)
+    monkeypatch.setattr(
+        Registry, "discover", lambda local=(), disable=(): discover(tuple(local), tuple(disable))
+    )
+    monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
+    monkeypatch.setattr("pegboard.training.draw_curves", lambda rows, path, title: path)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return all_tricks(tmp_path_factory.mktemp("shelf").resolve()) | {"trainer": TRAINER}
+
+
+@pytest.fixture
+def profiled(given: Config, tmp_path: Path) -> Path:
+    return pegboard.train(given, root=tmp_path / "profiled", quiet=True, profile=True).folder
+
+
+def times(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "profile" / "times.json").read_text())
+    return found
+
+
+def acting(given: Config) -> set[str]:
+    """What the tricks of a config do in a step."""
+    tricks = assemble(pegboard.plan(given), "meta").tricks
+    return {f"{s} {key}" for key, trick in tricks.items() for s in IN_A_STEP if overrides(trick, s)}
+
+
+def test_every_part_of_a_step_and_every_trick_has_a_row(given: Config, profiled: Path) -> None:
+    core = {"data", "forward and loss of model", "backward", "guard", "clip", "decay", "update", "average"}
+    around = {"rows and trackers", "progress", "evaluation", "checkpoint", "elsewhere"}
+    calls = {row["part"]: row["calls"] for row in times(profiled)["parts"]}
+    assert calls.keys() == core | around | acting(given)
+    assert len(acting(given)) >= 4
+    assert calls["data"] == calls["backward"] == calls["forward and loss of model"] == 16 * 2
+    assert calls["update"] == calls["clip"] == calls["guard"] == 16
+    assert calls["hang dropout"] == 16 * 2  # of the one peg it hangs on, and not in evaluations
+
+
+def test_the_times_add_up_to_that_of_the_run(profiled: Path) -> None:
+    found = times(profiled)
+    assert sum(row["share"] for row in found["parts"]) == pytest.approx(1, abs=0.01)
+    assert sum(row["seconds"] for row in found["parts"]) == pytest.approx(found["seconds"])
+    assert all(row["seconds"] >= 0 for row in found["parts"])
+    assert found["steps"] == 16
+
+
+def test_the_trace_holds_some_steps_under_our_names(given: Config, profiled: Path) -> None:
+    events = json.loads((profiled / "profile" / "trace.json").read_text())["traceEvents"]
+    named = [e["name"] for e in events if e.get("cat") == "user_annotation"]
+    assert {f"pegboard::{name}" for name in ("data", "backward", "update", *acting(given))} <= set(named)
+    assert named.count("pegboard::update") == 8  # the second half of so short a run
+    assert any(e["name"] == "aten::addmm" for e in events)
+
+
+def test_a_long_run_is_traced_in_part(given: Config, tmp_path: Path) -> None:
+    longer = plain(trainer={"steps": 40, "device": "cpu"})
+    folder = pegboard.train(longer, root=tmp_path, quiet=True, profile=True).folder
+    events = json.loads((folder / "profile" / "trace.json").read_text())["traceEvents"]
+    assert sum(e["name"] == "pegboard::update" for e in events if e.get("cat") == "user_annotation") == 20
+    assert {row["part"]: row["calls"] for row in times(folder)["parts"]}["update"] == 40
+
+
+def test_a_profiled_run_computes_the_same_bits(given: Config, profiled: Path, tmp_path: Path) -> None:
+    usual = pegboard.train(given, root=tmp_path / "usual", quiet=True).folder
+    assert differences(usual, profiled) == []
+    assert not (usual / "profile").exists()
+
+
+def test_the_command_prints_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    local = ",".join(plain()["plugins"]["local"])
+    parts = (f"{kind}: {{name: toy}}" for kind in ("data", "model", "optimizer", "objective"))
+    Path("cfg.yaml").write_text("\n".join([*parts, f"plugins: {{local: [{local}]}}\n"]))
+    assert main(["train", "cfg.yaml", "trainer.steps=3", "--profile"]) == 0
+    out, err = capsys.readouterr()
+    table = out[out.index("where the time went: ") :].splitlines()
+    assert table[1].split() == ["part", "calls", "ms", "per", "step", "share"]
+    shares = [float(line.split()[-1].rstrip("%")) for line in table[2:-1]]
+    assert sum(shares) == pytest.approx(100, abs=1)
+    assert table[-1].startswith("trace") and "profile/trace.json" in table[-1]
+    assert err == ""
+
+
+def test_a_run_that_fails_leaves_its_trace(tmp_path: Path) -> None:
+    poisoned = plain(regularizers={"poison": {"row": 3}}, trainer={"epochs": 1, "device": "cpu"})
+    with pytest.raises(pegboard.PegboardError, match="the loss was nan"):
+        pegboard.train(poisoned, root=tmp_path, quiet=True, profile=True)
+    (folder,) = (path for path in tmp_path.glob("*/2*") if path.is_dir())
+    assert times(folder)["steps"] < 8
+
+
+def test_compiled_steps_are_one_row(given: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_traced: Callable[..., Any] = lambda graph, inputs, **options: graph  # noqa: E731
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", as_traced)
+    compiled = plain(trainer={"steps": 6, "device": "cpu", "compile": "step"})
+    folder = pegboard.train(compiled, root=tmp_path, quiet=True, profile=True).folder
+    rows = {row["part"]: row["calls"] for row in times(folder)["parts"]}
+    assert rows["compiled step"] + rows["step, not compiled"] == 6
+    assert rows["making graphs"] == 1 and "backward" not in rows
+    assert sum(row["share"] for row in times(folder)["parts"]) == pytest.approx(1, abs=0.01)
