@@ -107,7 +107,7 @@ def test_every_row_names_a_function_that_is_there(bench: Any) -> None:
     for peer in bench("peers").PEERS.values():
         tree = ast.parse((BENCHMARKS / "peers" / f"{peer.module}.py").read_text("utf-8"))
         functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
-        assigned = {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets}  # type: ignore[attr-defined]
+        assigned = {getattr(t, "id", "") for n in tree.body if isinstance(n, ast.Assign) for t in n.targets}
         assert peer.function in functions | assigned, peer.title
 
 

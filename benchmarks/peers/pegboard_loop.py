@@ -21,6 +21,15 @@ from . import Trained
 PARTS = Path(__file__).with_name("pegboard_parts.py")
 NEVER = 10**9
 OFF = {"eval_every": NEVER, "log_every": NEVER, "save_minutes": NEVER}
+_groups = Loop.groups  # called once an epoch, before its first step
+
+
+def _clocked(self: Loop, epoch: int) -> Any:
+    CLOCK.epoch()
+    return _groups(self, epoch)
+
+
+Loop.groups = _clocked  # type: ignore[method-assign]
 FOUR = {"batchnorm": {}, "dropout": {"p": 0.2}, "weight_decay": {}, "label_smoothing": {}}
 
 
@@ -74,7 +83,6 @@ def train_hot(work: Workload, defaults: bool, folder: Path, together: int = 0) -
     with tracing() if together else nullcontext():
         loop.compiling.begin()
         for epoch in range(work.epochs):
-            CLOCK.epoch()
             groups = loop.groups(epoch)
             loop.progress.epoch, loop.progress.position = epoch, 0
             while loop.progress.position < len(groups):

@@ -28,22 +28,12 @@ class Named:
 
 
 def build_data(config: Named, context: Context) -> Splits:
-    from clock import CLOCK
     from pegboard import Resident
     from workloads import WORKLOADS
 
-    class Clocked(Resident):
-        """Resident data that is told when an epoch begins."""
-
-        def begin(self, order: object, workers: int, epoch: int) -> None:
-            CLOCK.epoch()
-
-        def to(self, device: str) -> Resident:
-            return self if device == "cpu" else super().to(device)
-
     work = WORKLOADS[config.workload]
     x, y = work.data()
-    source = Clocked([x], y)
+    source = Resident([x], y)
     if y.ndim == 2:
         tokens = Tokens(work.classes, x.shape[1])
         return Splits(spec=DataSpec((tokens,), tokens), train=source)

@@ -65,7 +65,6 @@ def fair(entry: Entry, shelf: Path) -> Config:
 ALONE = {
     "regularizer label_noise": r"regularizers.label_noise \(label_noise, functional.py:\d+\): ",
     "optimizer lbfgs": "optimizer 'lbfgs' evaluates the loss again inside its update",
-    "optimizer adafactor": r"optimizer \(adafactor, updates.py:\d+\): |optimizer 'adafactor' ",
 }
 
 

@@ -153,7 +153,8 @@ class Graphs:
         if self.assembly.device.startswith("cuda"):
             for tensor in flat([self._kept(), sums]):
                 torch._dynamo.mark_static_address(tensor)
-        options = inductor_options(loop.settings.trainer.compile_mode, self.assembly.device)
+        trainer = loop.settings.trainer
+        options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
         gather = loop.splits.train.gather
         self.graphs = [
             Graph(whole_update(loop.linked, self.updates, turn, gather, sums), options, loop.plan)
@@ -233,8 +234,14 @@ class Compiling:
 
     def _model(self) -> None:
         self.made.level, self.before, self.seen = "model", unique_graphs(), 0
-        mode = self.trainer.compile_mode  # in place, so that no name in the model changes
-        self.loop.assembly.model.compile(mode=None if mode == "default" else mode)
+        model, mode = self.loop.assembly.model, self.trainer.compile_mode
+
+        def forward(*args: Any, **options: Any) -> Any:  # ours, for torch leaves out what begins in its own
+            return model._call_impl(*args, **options)  # type: ignore[no-untyped-call]
+
+        forward.__code__ = forward.__code__.replace()  # see whole_update
+        # In place, so that no name in the model changes.
+        model._compiled_call_impl = torch.compile(forward, mode=None if mode == "default" else mode)
 
     def _less(self, why: str) -> None:
         """Go on with a smaller graph, or none."""

@@ -173,13 +173,15 @@ def only_traced(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[.
     return graph
 
 
-def inductor_options(mode: str, device: str) -> dict[str, Any]:
+def inductor_options(mode: str, device: str, together: int) -> dict[str, Any]:
     """How a graph is compiled. Random numbers are torch's own, so that a graph draws what a step would."""
     options: dict[str, Any] = {
         "fallback_random": True,
         "emulate_precision_casts": True,  # short formats are rounded where a step in Python rounds them
-        "size_asserts": False,
-    }  # the checks have seen to sizes
+        "size_asserts": False,  # the checks have seen to sizes
+        # Kernels called from C++ instead of Python: a tenth less time, and half as much again to compile.
+        "cpp_wrapper": device == "cpu" and together > 1,
+    }
     if mode != "default":
         import torch._inductor
 

@@ -165,12 +165,12 @@ class Loop:
         self.compiling.begin()
         if progress.step == 0:
             self.save(("last",), {})  # from here on, whatever happens, there is something to resume
+        chunk = 1
         # A run that was stopped after its last update still has to measure it.
         while (progress.step < plan.steps or progress.logged < progress.step) and not progress.stopped:
             groups = self.groups(progress.epoch)
             last = min(len(groups), progress.position + plan.steps - progress.step)
             self._read_ahead(groups[progress.position : last])
-            chunk = 1
             while progress.position < last:
                 started = time.monotonic()
                 until = min(last, progress.position + min(chunk, self._next_event()))

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import _adafactor as adafactor
 from torch.optim import _muon as muon
 from torch.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd
 
+from .adafactor import adafactor
 from .muon import MuonAdamW
 
 Rate = float | Tensor
@@ -36,7 +36,7 @@ FUNCTIONS: dict[type[torch.optim.Optimizer], tuple[Callable[..., None], tuple[st
     torch.optim.ASGD: (asgd.asgd, ("ax", "mu", "eta", "step")),
     torch.optim.RMSprop: (rmsprop.rmsprop, ("square_avg", "grad_avg", "momentum_buffer", "step")),
     torch.optim.Rprop: (rprop.rprop, ("prev", "step_size", "step")),
-    torch.optim.Adafactor: (adafactor.adafactor, ("row_var", "col_var", "variance", "step")),
+    torch.optim.Adafactor: (adafactor, ("row_var", "col_var", "variance", "step")),
     torch.optim.Muon: (muon.muon, ("momentum_buffer",)),
 }
 WITHOUT_FOREACH = (torch.optim.Muon, torch.optim.Adafactor)  # their lists may hold None, or they have none
