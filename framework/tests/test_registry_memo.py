@@ -78,13 +78,36 @@ def test_a_plugin_that_was_installed_again_is_imported_again(site: Path) -> None
     assert registry.lookup("regularizer", "after")
 
 
-def test_a_plugin_without_a_record_of_its_files_is_always_imported(site: Path) -> None:
+def test_a_plugin_whose_module_is_elsewhere_is_always_imported(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is installed for editing."""
     put(site, "acme-one", "lazy_one")
-    (site / "acme_one-1.0.dist-info" / "RECORD").write_text("acme_one.pth,sha256=abc,9\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "source"))
+    (tmp_path / "source").mkdir()
+    (site / "acme_one").rename(tmp_path / "source" / "acme_one")
     Registry.discover()
     forget()
     Registry.discover()
     assert imported() == ["acme_one"]
+
+
+def test_a_module_that_was_edited_in_place_is_imported_again(site: Path) -> None:
+    put(site, "acme-one", "before")
+    Registry.discover()
+    forget()
+    (site / "acme_one" / "__init__.py").write_text(MODULE.format(name="after"))
+    registry = Registry.discover()
+    assert imported() == ["acme_one"] and registry.lookup("regularizer", "after")
+
+
+def test_a_plugin_without_a_record_of_its_files_is_remembered_too(site: Path) -> None:
+    put(site, "acme-one", "lazy_one")
+    (site / "acme_one-1.0.dist-info" / "RECORD").unlink()
+    Registry.discover()
+    forget()
+    Registry.discover()
+    assert imported() == []
 
 
 def test_a_part_that_appears_without_a_changed_file_is_found(

@@ -1,8 +1,9 @@
 """What installed plugins were found to offer, kept between commands.
 
 A plugin whose files did not change need not be imported to know that a config names none of its parts.
-What is kept is names, found under a digest of the plugin's own record of its files; a plugin without
-such a record, as one that is installed for editing, is imported every time.
+What is kept is names, found under a digest of the plugin's metadata and the time stamp of its module; one
+whose module is elsewhere, as a plugin that is installed for editing, is imported every time. A name that is
+not found among what is kept makes all plugins be imported, so that nothing is missed.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ Offers = frozenset[tuple[str, str]]  # kind and name of every part
 
 
 def key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
-    """What stands for a plugin's files, this core and this Python; None where it keeps no record of them."""
-    record = dist.read_text("RECORD") or ""
+    """What stands for a plugin's files, this core and this Python; None where its module is not beside it."""
     path = point.module.replace(".", "/")
-    if not any(f"{file},sha256=" in record for file in (f"{path}.py", f"{path}/__init__.py")):
+    stamp = _stamp(dist, f"{path}/__init__.py") or _stamp(dist, f"{path}.py")
+    if stamp is None:
         return None
-    what = (__version__, sys.version, record, point.name, point.value)  # the record has the metadata's hash
-    return hashlib.sha256("\0".join(what).encode("utf-8", "replace")).hexdigest()
+    what = (__version__, sys.version, dist.read_text("METADATA"), stamp, point.name, point.value)
+    return hashlib.sha256("\0".join(map(str, what)).encode("utf-8", "replace")).hexdigest()
+
+
+def _stamp(dist: metadata.Distribution, file: str) -> tuple[int, int] | None:
+    """When a file of a distribution was changed, and its size."""
+    try:
+        found = os.stat(str(dist.locate_file(file)))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 class Memo:
