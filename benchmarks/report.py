@@ -122,13 +122,13 @@ def load(folder: Path) -> dict[str, dict[str, Any]]:
 def targets_text(results: dict[str, dict[str, Any]]) -> str:
     """Every target with what was measured, for each number of threads."""
     threads = sorted({t for found in results.values() for t in measured(found)})
-    heads = "".join(f"{t + (' thread' if t == '1' else ' threads'):>26}" for t in threads)
+    heads = "".join(f"{t + (' thread' if t == '1' else ' threads'):>29}" for t in threads)
     lines = [f"{'how many times as fast':58}{'workload':13}{'target':>6}{heads}"]
     for target, workload, found in judge_all(results):
         cells = []
         for t in threads:
             verdict = target.verdict(found[t]) if t in found else ""
-            cells.append(f"{found.get(t, '-')!s:>18}{verdict:>8}")
+            cells.append(f"{found.get(t, '-')!s:>21}{verdict:>8}")
         needed = "" if target.needed is None else f"{target.needed:.1f}"
         lines.append(f"{target.text:58}{workload:13}{needed:>6}{''.join(cells)}".rstrip())
     return "\n".join(lines)
