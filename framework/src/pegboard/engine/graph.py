@@ -58,7 +58,14 @@ class Graph:
                 "a tensor of one float64 without axes would not be changed by a graph; give it an axis"
             )
         assigns = assignments()
-        inner: Any = compile_fx(graph, inputs, config_patches=self.options)
+        inner: Any
+        try:
+            inner = compile_fx(graph, inputs, config_patches=self.options)
+        except Exception:  # some kernels cannot be called from C++
+            if not self.options["cpp_wrapper"]:
+                raise
+            self.options = {**self.options, "cpp_wrapper": False}
+            inner = compile_fx(graph, inputs, config_patches=self.options)
         self.made += 1
         self._slots = None
 
