@@ -34,6 +34,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+from calls import count_calls
+
 BATCH, RATE = 32, 1e-3
 CONFIG: dict[str, Any] = {
     "data": {"name": "digits", "batch_size": BATCH, "drop_last": True},
@@ -185,22 +188,6 @@ def a_step(run: Run, count: Callable[[Callable[[], None]], int]) -> float:
     return (count(lambda: run(39)) - count(lambda: run(7))) / 32
 
 
-def calls(run: Callable[[], None]) -> int:
-    """Python calls."""
-    total = 0
-
-    def profile(frame: object, event: str, arg: object) -> None:
-        nonlocal total
-        total += event == "call"
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return total
-
-
 def operations(run: Callable[[], None]) -> int:
     """Operations that torch dispatched, without those that they are made of."""
     with torch.autograd.profiler.profile(use_kineto=False) as seen:
@@ -227,7 +214,7 @@ def measure(rows: dict[str, Run], repeats: int, steps: int) -> dict[str, dict[st
         name: {
             "us": statistics.median(times[name]) * 1e6,
             "ratio": statistics.median(a / b for a, b in zip(times[name], base, strict=True)),
-            "calls": a_step(run, calls),
+            "calls": a_step(run, count_calls),
             "operations": a_step(run, operations),
             "first": max(first[name] - 50 * statistics.median(times[name]), 0.0),
         }

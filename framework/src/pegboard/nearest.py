@@ -36,10 +36,10 @@ def nearest(word: str, names: Iterable[str], count: int = 3) -> list[str]:
 
 
 def meant(word: str, names: Iterable[str], given: Container[str]) -> list[str]:
-    """The names most like a word; one that is already given only where it is much more like it."""
+    """The names most like a word; one that is already given only where it is clearly more like it."""
     every = nearest(word, names := list(names))
     free = nearest(word, [n for n in names if n not in given])
-    return free if free and score(word, every[0]) - score(word, free[0]) < 0.2 else every
+    return free if free and score(word, every[0]) - score(word, free[0]) < 0.1 else every
 
 
 def score(word: str, name: str) -> float:

@@ -168,3 +168,8 @@ def test_of_two_parts_with_one_name_a_qualified_one_is_suggested(registry: Regis
         check(load({"model": "dense"}), registry=Registry([*registry.plugins, twin]))
     (mistake,) = [m for m in raised.value.mistakes if m.path == "model.name"]
     assert mistake.nearest[0] == "pegboard-fakes:dense"
+
+
+def test_a_key_with_one_wrong_letter_is_not_taken_for_a_longer_one(refuse: Refuse, base: str) -> None:
+    given = base.replace("epochs: 2", "epochs: 2, compile: off")
+    assert given != base and refuse(given, "trainer.compil=step")[0].nearest[0] == "compile"
