@@ -16,7 +16,7 @@ BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test prove lint format wheels catalogue zoo-table known-parts bench bench-small start growth clean
+.PHONY: help quickstart install test prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small start growth clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -42,6 +42,10 @@ format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+docs: $(READY) ## build the site into site/; a wrong link, anchor or page is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@echo "site/index.html"
+
 wheels: $(READY) ## build every wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PROJECTS))
 	@ls dist/*.whl
@@ -51,6 +55,12 @@ catalogue: $(READY) ## say which entries of the catalogue have tests; ARGS=dropo
 
 zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
 	@$(BIN)/pegboard zoo table zoo/README.md
+
+surface: $(READY) ## rewrite tests/surface.txt, the public names and signatures of the core
+	@$(BIN)/python tests/support/surface.py
+
+schema: $(READY) ## write the JSON Schema by which editors complete and check the files in configs/
+	@$(BIN)/pegboard schema -o configs/pegboard.schema.json
 
 known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
 	@$(BIN)/python tests/support/known_parts.py
@@ -69,7 +79,7 @@ growth: $(READY) ## draw how time and memory of a step grow; ARGS="--compiled" a
 	@$(BIN)/python benchmarks/growth.py $(ARGS)
 
 clean: ## remove .venv, dist and what tools leave behind; runs are kept
-	rm -rf .venv .venv-bench dist build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench dist build site htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp for each step, so that a changed plugin does not fetch torch again.

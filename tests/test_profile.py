@@ -25,7 +25,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without what takes longer than the run and has no part in it."""
     discover: Any = functools.cache(Registry.discover)
     monkeypatch.setattr(
-        Registry, "discover", lambda local=(), disable=(): discover(tuple(local), tuple(disable))
+        Registry,
+        "discover",
+        lambda local=(), disable=(), only=None: discover(*map(tuple, (local, disable)), only),
     )
     monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
     monkeypatch.setattr("pegboard.training.draw_curves", lambda rows, path, title: path)
@@ -98,7 +100,7 @@ def test_the_command_prints_the_table(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     local = ",".join(plain()["plugins"]["local"])
-    parts = (f"{kind}: {{name: toy}}" for kind in ("data", "model", "optimizer", "objective"))
+    parts = (f"{kind}: {{name: partner}}" for kind in ("data", "model", "optimizer", "objective"))
     Path("cfg.yaml").write_text("\n".join([*parts, f"plugins: {{local: [{local}]}}\n"]))
     assert main(["train", "cfg.yaml", "trainer.steps=3", "--profile"]) == 0
     out, err = capsys.readouterr()

@@ -14,37 +14,89 @@ import pegboard
 import pytest
 from pegboard.registry import Registry
 from sandbox import PROJECTS, ROOT
+from surface import FILE, changes, surface
 
 CORE = ROOT / "framework" / "src" / "pegboard"
 SOURCES = sorted(CORE.rglob("*.py"))
 
-# The public names. Taking one away breaks somebody's plugin; adding one is a promise.
-PUBLIC = """
-Batch Classes Context DataSpec Dataset Facts Ge Gt Image Labels Le Length Lt Matches Metric Model Objective
-ObjectivePart Optimizer Peg PegboardError Player Probe ProbePart Problem Ragged Regularizer Resident Role
-Run RunInfo Schedule Sequences Series Site Source Spec Splits Stop Stream Table Tokens Tracker TrackerPart
-Trick Values Vector __version__ hookimpl load plan resume train
-""".split()
-
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
-version errors nearest rng specs parts contracts hookspecs hook_checks memo installed registry regularizer
-config pegs data planning engine report explain run zoo loading provenance recorded compare training inference
-api cli testing scaffold __main__
+version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed adapters
+switches registry regularizer config pegs data planning engine report explain run zoo loading provenance
+recorded compare training inference api watched importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
 WORDS = {"constant", "digits", "linear", "step"}
 
+BROKEN = """What plugins could use before is gone or different:
+  {lines}
+If a release had it, it stays: keep the old form with `pegboard.deprecation` or an adapter, for at least two
+minor releases; it becomes an error at the next major release and is taken away one minor release later
+(docs/compatibility.md). If no release had it, write the surface anew: make surface"""
+ADDED = """New, and promised from the next release on (docs/compatibility.md):
+  {lines}
+If that is meant, write the surface anew: make surface"""
 
-def test_public_names_are_frozen() -> None:
-    assert sorted(pegboard.__all__) == sorted(PUBLIC)
-    assert dir(pegboard) == sorted(PUBLIC)
+
+def test_no_plugin_loses_what_it_could_use() -> None:
+    broken, added = changes(FILE.read_text("utf-8").splitlines(), surface())
+    assert not broken, BROKEN.format(lines="\n  ".join(broken))
+    assert not added, ADDED.format(lines="\n  ".join(added))
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_public_name_is_there(name: str) -> None:
-    assert getattr(pegboard, name) is not None
+def test_every_public_name_is_exported_and_there() -> None:
+    assert sorted(pegboard.__all__) == pegboard.__all__ == dir(pegboard)
+    assert all(getattr(pegboard, name) is not None for name in pegboard.__all__)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "broken"),
+    [
+        ("pegboard.x()", "", True),  # a name is gone
+        ("pegboard.f(1 a: int = 3)", "pegboard.f(1 a: int = 4)", True),  # a default is another one
+        ("pegboard.f(1 a: int)", "pegboard.f(= a: int)", True),  # it is no longer taken by its place
+        ("pegboard.f() -> int", "pegboard.f() -> str", True),
+        ("hook pegboard_models()", "", True),
+        ("role hang drop", "", True),
+        ("pegboard.f()", "pegboard.f()\npegboard.f(1 a: int)", True),  # callers do not give it
+        ("pegboard.f()", "pegboard.f()\npegboard.f(1 a: int = 0)", False),
+        ("pegboard.Trick.hang()", "pegboard.Trick.hang()\npegboard.Trick.hang(2 b: int = 0)", True),
+        ("pegboard.f()", "pegboard.f()\npegboard.g()\npegboard.g(1 a: int)", False),  # all new
+        ("pegboard.Trick()", "pegboard.Trick()\npegboard.Trick.more()", False),
+        ("pegboard.Source()", "pegboard.Source()\npegboard.Source.more()", True),  # theirs lacks it
+        (
+            "pegboard.Model()",
+            "pegboard.Model()\npegboard.Model keeps the field x of configs for the core",
+            True,
+        ),
+    ],
+)
+def test_a_change_of_the_surface_is_judged(old: str, new: str, broken: bool) -> None:
+    found = changes(old.splitlines(), new.splitlines())
+    assert bool(found.broken) == broken and (broken or found.added)
+
+
+def test_the_surface_has_signatures_fields_methods_and_hooks() -> None:
+    lines = surface()
+    assert len(lines) == len(set(lines)) > 300
+    for line in (
+        "pegboard.train(= quiet: bool = False)",
+        "pegboard.Context.generator(1 purpose: str = '')",
+        "pegboard.Model(1 name: str)",
+        "pegboard.Model builds torch.nn.Module",
+        "pegboard.Dataset keeps the field lengths of configs for the core",
+        "pegboard.Schedule.kind: ClassVar[str] = 'schedule'",
+        "pegboard.Regularizer(= stages: Mapping[str, str] = <factory>)",
+        "pegboard.Batch(2 target: Tensor | None = None)",
+        "pegboard.Trick.edit_batch() -> Batch",
+        "pegboard.Source.__len__() -> int",
+        "pegboard.Image is a Spec",
+        "pegboard.testing.conformance()",
+        "hook pegboard_health() -> Sequence[Problem]",
+        "role hang normalize",
+    ):
+        assert line in lines, line
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
@@ -68,14 +120,18 @@ def used(tree: ast.Module) -> Iterator[tuple[int, str]]:
     explained = {id(part) for node in nodes if explains(node) for part in ast.walk(node)}
     for node in nodes:
         for field in ("id", "attr", "arg", "name", "module", "asname"):
-            if isinstance(word := getattr(node, field, None), str):
+            if isinstance(word := getattr(node, field, None), str) and id(node) not in explained:
                 yield getattr(node, "lineno", 0), word.rpartition(".")[2]
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in explained:
             yield from ((node.lineno, word) for word in re.findall(r"[A-Za-z][\w-]*", node.value))
 
 
 def explains(node: ast.AST) -> bool:
-    """Docstrings, and the `EXAMPLE` that a command shows: these may name parts, to show the manner."""
+    """Docstrings, and the `EXAMPLE` that a command shows, may name parts to show the manner; and what torch
+    itself has under such a name is no part.
+    """
+    if isinstance(node, ast.Attribute):
+        return bool(re.fullmatch(r"torch\.optim|(nn\.)?functional|F", ast.unparse(node.value)))
     if isinstance(node, ast.Assign):
         return ast.unparse(node.targets[0]) == "EXAMPLE"
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -103,6 +159,7 @@ def test_core_names_no_part() -> None:
 
 def test_a_named_part_is_found() -> None:
     text = '"""dropout"""\nfrom x import CrossEntropy\ny = f"a {z} batch-norm"\ndropout = 1\n# dropout\n'
+    text += "a = functional.dropout(b)\n"
     found = named_parts(text, {"dropout", "crossentropy", "batchnorm"})
     assert sorted(found) == [(2, "CrossEntropy"), (3, "batch-norm"), (4, "dropout")]
 

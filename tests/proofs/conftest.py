@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pegboard.planning import Plan
-from pegboard.registry import Registry
+from pegboard.testing import runs
 
 BEGIN, END = "<!-- last result -->", "<!-- end of last result -->"
 Show = Callable[[str], None]
@@ -30,13 +28,10 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def lean(monkeypatch: pytest.MonkeyPatch) -> None:
+def lean() -> Iterator[None]:
     """Leave out what a run repeats in every process: to look for plugins, and to explain its plan."""
-    discover: Any = functools.cache(Registry.discover)
-    monkeypatch.setattr(
-        Registry, "discover", lambda local=(), disable=(): discover(tuple(local), tuple(disable))
-    )
-    monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
+    with runs.lean():
+        yield
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import yaml
 from pegboard.engine import checkpoint
 from pegboard.engine.graph import Graph
 from pegboard.registry import Entry
-from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, table, tried, unequal
+from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from torch import Tensor
 from torch._inductor.exc import InvalidCxxCompiler
@@ -187,9 +187,9 @@ def test_a_graph_that_is_made_again_is_reported(tmp_path: Path) -> None:
 
 HARD: dict[str, dict[str, Any]] = {
     "a frozen parameter": {"model": {"name": "spare", "spare": "frozen"}},
-    "an odd last batch": {"data": {"name": "toy", "batch_size": 5}},
+    "an odd last batch": {"data": {"name": "partner", "batch_size": 5}},
     "odd groups": {
-        "data": {"name": "toy", "batch_size": 5},
+        "data": {"name": "partner", "batch_size": 5},
         "trainer": {"accumulate": 3, "ema": 0.9, "clip": 0.1},
     },
     "two players": {
@@ -220,7 +220,8 @@ def test_a_parameter_that_nothing_uses_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.usefixtures("only_traced")
 def test_a_traced_run_reads_data_that_is_not_in_memory(workers: int, shelf: Path, tmp_path: Path) -> None:
-    data = {"name": "hub", **table(shelf), "batch_size": 8, "workers": workers, "memory": "never"}
+    (hub,) = (entry for entry in entries("dataset") if entry.part.name == "hub")
+    data = {"name": "hub", **fields(hub, shelf), "batch_size": 8, "workers": workers, "memory": "never"}
     gap, made = pair(odd(data=data), tmp_path)
     assert (made["level"], made["graphs"]) == ("step", 1), made
     assert gap <= 1e-5

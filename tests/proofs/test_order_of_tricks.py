@@ -26,9 +26,9 @@ STEPS = 3
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """The tricks of the registry, and toy ones of every stage and role."""
-    toys = [e.part.name for e in Registry.discover(local=LOCAL).entries("regularizer")]
-    return tuple(sorted({name for name in toys if name not in ("journal", "poison")}))
+    """The tricks of the registry, and partners of every stage and role."""
+    names = [e.part.name for e in Registry.discover(local=LOCAL).entries("regularizer")]
+    return tuple(sorted({name for name in names if name not in ("journal", "poison")}))
 
 
 def node(name: str, target: str, shelf: Path) -> Config:
@@ -43,7 +43,7 @@ def node(name: str, target: str, shelf: Path) -> Config:
 def outcome(keys: Sequence[str], nodes: Config, target: str) -> Any:
     """Weights after a few steps, or the words of the error."""
     given = plain(
-        data={"name": "toy", "target": target, "batch_size": 8},
+        data={"name": "partner", "target": target, "batch_size": 8},
         regularizers={key: nodes[key] for key in keys},
         trainer={"steps": STEPS, "device": "cpu"},
     )
@@ -106,9 +106,9 @@ def test_pairs_of_the_registry_do_not_depend_on_their_order(shelf: Path) -> None
 def test_pairs_of_every_stage_do_not_depend_on_their_order(shelf: Path) -> None:
     dice = random.Random(1)
     results = [compare(pair, shelf) for pair in dice.sample(pairs(), 30)]
-    results += [compare(pair, shelf) for pair in (("toy_edit_grads_clip", "toy_second_clip"),
+    results += [compare(pair, shelf) for pair in (("partner_edit_grads_clip", "toy_second_clip"),
                                                    ("toy_alone", "dropout"),
-                                                   ("toy_late_noise", "toy_edit_grads_noise"))]  # fmt: skip
+                                                   ("toy_late_noise", "partner_edit_grads_noise"))]  # fmt: skip
     assert results[-3:] == ["refused, naming both", "refused, naming both", "trained"]
 
 
@@ -123,10 +123,10 @@ def test_an_order_that_changes_is_seen(shelf: Path, monkeypatch: pytest.MonkeyPa
         stages, problems = order(*args)
         return {k: v[:: 1 - 2 * (next(calls) % 2)] for k, v in stages.items()}, problems
 
-    pair = ("toy_edit_batch_augment", "toy_edit_batch_mix")
+    pair = ("partner_edit_batch_augment", "partner_edit_batch_mix")
     assert compare(pair, shelf) == "trained"
     monkeypatch.setattr("pegboard.planning.order", careless)
-    with pytest.raises(AssertionError, match="toy_edit_batch_mix"):
+    with pytest.raises(AssertionError, match="partner_edit_batch_mix"):
         compare(pair, shelf)
 
 

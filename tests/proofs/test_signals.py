@@ -70,7 +70,7 @@ def test_a_signal_inside_a_call_of_a_graph_ends_the_run_where_the_call_ends(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trainer = {"epochs": 3, "device": "cpu", "compile": "step", "steps_per_call": 64}
-    given = plain(data={"name": "toy", "batch_size": 2}, trainer=trainer)  # 16 updates an epoch
+    given = plain(data={"name": "partner", "batch_size": 2}, trainer=trainer)  # 16 updates an epoch
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
     with watched(cut=5):
         assert main(["train", f"{tmp_path}/config.yaml", "--root", str(tmp_path), "--quiet"]) == 143

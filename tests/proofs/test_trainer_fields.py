@@ -224,7 +224,7 @@ def test_an_update_that_the_scaler_leaves_out_leaves_no_trace(tmp_path: Path) ->
     given["regularizers"] = {
         "overflow": {"row": row},
         "weight_decay": {"value": 0.1},
-        "shrinking": {"name": "toy_after_step_constrain", "by": 0.99},
+        "shrinking": {"name": "partner_after_step_constrain", "by": 0.99},
     }
     run = pegboard.train(given, root=tmp_path, quiet=True)
     places = [run.folder / f"checkpoints/step-{step:08d}" for step in (bad - 1, bad, bad + 1)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
+NEEDS = ("pegboard<1,>=0.1", "torch>=2.6")
 MODULE = '''"""A trick that does nothing."""
 
 from dataclasses import dataclass
@@ -39,20 +41,23 @@ def install_crowd(site: Path, count: int) -> Path:
     return site
 
 
-def install(site: Path, dist: str, code: str) -> None:
-    """One distribution with one module, and a record of its files."""
+def install(
+    site: Path, dist: str, code: str, requires: Sequence[str] = NEEDS, version: str = "1.0", point: str = ""
+) -> Path:
+    """One distribution with one module, and a record of its files; the folder of its metadata."""
     module = dist.replace("-", "_")
-    info = f"{module}-1.0.dist-info"
+    info = f"{module}-{version}.dist-info"
     files = {
         f"{module}/__init__.py": code,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {dist}\nVersion: 1.0\n"
-        "Requires-Dist: pegboard<1,>=0.1\nRequires-Dist: torch>=2.6\n",
-        f"{info}/entry_points.txt": f"[pegboard]\n{module.removeprefix('pegboard_')} = {module}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {dist}\nVersion: {version}\n"
+        + "".join(f"Requires-Dist: {need}\n" for need in requires),
+        f"{info}/entry_points.txt": f"[pegboard]\n{point or module.removeprefix('pegboard_')} = {module}\n",
     }
     record = "".join(f"{name},{_hash(text)},{len(text)}\n" for name, text in files.items())
     for name, text in {**files, f"{info}/RECORD": f"{record}{info}/RECORD,,\n"}.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text(text)
+    return site / info
 
 
 def _hash(text: str) -> str:

@@ -14,17 +14,19 @@ import signal
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from pegboard.testing import PARTNERS
 
 HERE = Path(__file__).parent
-LOCAL = [str(HERE / "plain_parts.py"), str(HERE / "proof_parts.py")]
+LOCAL = [str(PARTNERS), str(HERE / "proof_parts.py")]
 SAVE_EVERY = 3
 CONFIG: dict[str, Any] = {
-    "data": {"batch_size": 4, "name": "toy"},
+    "data": {"batch_size": 4, "name": "partner"},
     "model": {"name": "mlp", "hidden": [16]},
     "optimizer": {"name": "adam", "lr": 0.01, "schedule": {"name": "cosine"}},
     "regularizers": {"dropout": {"p": 0.3}, "batchnorm": {}, "journal": {}},
@@ -103,10 +105,15 @@ def run_folder(folder: Path) -> Path | None:
 
 
 def newest(run: Path) -> int:
-    """The step of the newest checkpoint under its name, whose hashes must be right."""
+    """The step of the newest checkpoint that a resume takes up; one under its name must be whole."""
+    from pegboard import PegboardError
     from pegboard.engine import checkpoint
 
     steps = []
+    for part in (run / "checkpoints").glob(".step-*.*"):  # complete, and not yet named when the kill came
+        with suppress(PegboardError):
+            checkpoint.verify(part, checkpoint.read_manifest(part))
+            steps.append(int(part.name[1:].partition(".")[0].removeprefix("step-")))
     for place in checkpoint.history(run / "checkpoints"):
         checkpoint.verify(place, checkpoint.read_manifest(place))  # none is ever half written
         steps.append(int(place.name.removeprefix("step-")))

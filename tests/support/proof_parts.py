@@ -1,4 +1,4 @@
-"""A local plugin for proofs: a trick that keeps a journal, one that spoils numbers, one of every role."""
+"""A local plugin for proofs: tricks that keep a journal, spoil numbers, or stand in the way of others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pegboard import Batch, Context, Ge, Regularizer, Stop, Trick, hookimpl
+from pegboard import Batch, Ge, Regularizer, Trick, hookimpl
+from pegboard.testing.partners import acting
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -77,98 +78,12 @@ class PoisonTrick(Trick):
         return spoiled
 
 
-@dataclass(frozen=True)
-class Factor:
-    """Multiplies something by a number, so that the order of two of them and of others shows."""
-
-    by: float = 0.9  # the number
-    plus: float = 0.01  # what is added afterwards
-
-
-class FactorTrick(Trick):
-    """Acts in one stage, as a subclass that `acting` makes."""
-
-    def __init__(self, config: Factor) -> None:
-        self.by, self.plus = config.by, config.plus
-
-    def change(self, x: Tensor) -> Tensor:
-        return x * self.by + self.plus if x.is_floating_point() else x
-
-
-def _hang(self: FactorTrick, peg: Any) -> Any:
-    from torch import nn
-
-    class Affine(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x * by + plus
-
-    by, plus = self.by, self.plus
-    return Affine()
-
-
-def _edit_model(self: FactorTrick, model: nn.Module) -> None:
-    for p in model.parameters():
-        p.data = self.change(p.data)
-
-
-def _edit_groups(self: FactorTrick, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**g, "decoupled_decay": g.get("decoupled_decay", 0.0) + self.plus} for g in groups]
-
-
-def _edit_batch(self: FactorTrick, batch: Batch) -> Batch:
-    return batch._replace(inputs=tuple(self.change(x) for x in batch.inputs))
-
-
-def _edit_target(self: FactorTrick, target: Tensor) -> Tensor:
-    return self.change(target)
-
-
-def _edit_loss(self: FactorTrick, loss: Tensor, output: Any, batch: Batch) -> Tensor:
-    return self.change(loss) + self.plus * output.square().mean()
-
-
-def _edit_grads(self: FactorTrick, params: list[nn.Parameter]) -> None:
-    for p in params:
-        if p.grad is not None:
-            p.grad = self.change(p.grad)
-
-
-def _after_step(self: FactorTrick, model: nn.Module) -> None:
-    _edit_model(self, model)
-
-
-def _after_eval(self: FactorTrick, metrics: Any) -> Stop | None:
-    return None
-
-
-ACTS = {
-    "hang": _hang, "edit_model": _edit_model, "edit_groups": _edit_groups, "edit_batch": _edit_batch,
-    "edit_target": _edit_target, "edit_loss": _edit_loss, "edit_grads": _edit_grads,
-    "after_step": _after_step, "after_eval": _after_eval,
-}  # fmt: skip
-
-
-def acting(name: str, stage: str, role: str, **more: Any) -> Regularizer[Any]:
-    """A trick that acts in one stage."""
-    kind = type(f"Toy{name}", (FactorTrick,), {stage: ACTS[stage]})
-
-    def build(config: Factor, context: Context) -> Trick:
-        trick: Trick = kind(config)
-        return trick
-
-    return Regularizer(name, Factor, build, stages={stage: role}, **more)
-
-
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Any]]:
-    from pegboard.regularizer import ROLES
-
-    roles = [role for stage in ROLES.values() for role in stage]
     return [
         Regularizer("journal", Journal, lambda c, x: JournalTrick(c), stages={"after_step": "average"}),
         Regularizer("poison", Poison, lambda c, x: PoisonTrick(c), stages={"edit_loss": "term"}),
-        *(acting(f"toy_{role.stage}_{role.name}", role.stage, role.name) for role in roles),
         acting("toy_second_clip", "edit_grads", "clip"),
-        acting("toy_late_noise", "edit_grads", "noise", after=("toy_edit_grads_noise",)),
-        acting("toy_alone", "edit_batch", "augment", conflicts=("dropout", "toy_edit_batch_mix")),
+        acting("toy_late_noise", "edit_grads", "noise", after=("partner_edit_grads_noise",)),
+        acting("toy_alone", "edit_batch", "augment", conflicts=("dropout", "partner_edit_batch_mix")),
     ]

@@ -27,10 +27,10 @@ PROJECTS = sorted(
 )
 
 
-def build_wheels(folder: Path) -> dict[str, Path]:
-    """The wheel of every project, by the name of its distribution."""
+def build_wheels(folder: Path, projects: Iterable[Path] = PROJECTS) -> dict[str, Path]:
+    """The wheels of projects, by the names of their distributions."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *map(str, PROJECTS)]
+    command += ["--no-build-isolation", "--no-index", "--wheel-dir", str(folder), *map(str, projects)]
     subprocess.run(command, check=True)
     return {str(parse_wheel_filename(path.name)[0]): path for path in sorted(folder.glob("*.whl"))}
 
@@ -71,13 +71,15 @@ class Sandbox:
     folder: Path
 
     @classmethod
-    def create(cls, folder: Path, wheels: Iterable[Path]) -> Sandbox:
+    def create(cls, folder: Path, wheels: Iterable[Path], tools: Iterable[str] = ()) -> Sandbox:
+        """An environment with these wheels, and tools that none of them needs, such as pytest."""
         wheels = list(wheels)
+        wanted = [*map(Requirement, tools), *(r for wheel in wheels for r in requirements(wheel))]
         sandbox = cls(folder)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
         links = folder / "borrowed"
         links.mkdir()
-        for found in closure(r for wheel in wheels for r in requirements(wheel)).values():
+        for found in closure(wanted).values():
             for top in {Path(file).parts[0] for file in found.files or []} - {"..", "__pycache__"}:
                 if not (links / top).exists():
                     (links / top).symlink_to(Path(str(found.locate_file(top))))
@@ -96,14 +98,28 @@ class Sandbox:
             raise RuntimeError(outcome.stderr)
         return outcome
 
+    def install(self, project: Path, extra: str = "") -> None:
+        """Install a project for editing, as its author does, with what is here: hatchling must be."""
+        words = ("--no-index", "--no-build-isolation", "--no-compile", "--editable")
+        self.pip("install", *words, f"{project}[{extra}]" if extra else str(project))
+
     def run(
         self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a program of the sandbox, cut off from the environment that runs the tests."""
+        with self.start(*words, cwd=cwd, env=env) as process:
+            said = process.communicate()
+        return subprocess.CompletedProcess(words, process.returncode, *said)
+
+    def start(
+        self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """The same, to be spoken with while it runs."""
         kept = {key: os.environ[key] for key in ("HOME", "LANG", "PATH", "TMPDIR") if key in os.environ}
         kept |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         kept |= {"XDG_CACHE_HOME": str(self.folder / "cache"), **(env or {})}
-        program = str(self.folder / "bin" / words[0])
-        return subprocess.run(
-            [program, *words[1:]], cwd=cwd or self.folder, env=kept, capture_output=True, text=True
+        program, pipe = str(self.folder / "bin" / words[0]), subprocess.PIPE
+        command = [program, *words[1:]]
+        return subprocess.Popen(
+            command, cwd=cwd or self.folder, env=kept, stdin=pipe, stdout=pipe, stderr=pipe, text=True
         )

@@ -20,6 +20,7 @@ from .contracts import (
     Table,
     Tracker,
 )
+from .deprecation import PegboardDeprecationWarning
 from .errors import PegboardError
 from .hookspecs import hookimpl
 from .parts import (
@@ -86,6 +87,7 @@ __all__ = [
     "ObjectivePart",
     "Optimizer",
     "Peg",
+    "PegboardDeprecationWarning",
     "PegboardError",
     "Player",
     "Probe",

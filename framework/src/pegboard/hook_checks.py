@@ -49,9 +49,9 @@ _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
 
 def check_hooks(module: Any, found: Sequence[str]) -> None:
     """Raise where a plugin has no hook, one that does not exist, or one that is not marked as a hook."""
-    known = [*HOOKS, "pegboard_recipes"]
+    known = [*HOOKS, "pegboard_recipes", "pegboard_health"]
     for name in found:
-        if name not in known:
+        if name not in known and not _optional(module, name):
             near = nearest(name, known)
             raise PegboardError(f"unknown hook {name!r}" + (f", did you mean {near[0]!r}?" if near else ""))
     unmarked = [name for name in known if name not in found and callable(getattr(module, name, None))]
@@ -59,6 +59,12 @@ def check_hooks(module: Any, found: Sequence[str]) -> None:
         raise PegboardError(f"{unmarked[0]} is not decorated with @pegboard.hookimpl")
     if not found:
         raise PegboardError("it has no hooks, such as a function pegboard_models decorated with hookimpl")
+
+
+def _optional(module: Any, name: str) -> bool:
+    """Whether a hook is marked as one that only other releases of the core may have."""
+    marks = getattr(getattr(module, name, None), "pegboard_impl", None)
+    return isinstance(marks, dict) and bool(marks.get("optionalhook"))
 
 
 def answered(hook: str, answer: Any) -> list[Any]:

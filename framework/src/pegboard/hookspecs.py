@@ -24,6 +24,7 @@ from .parts import (
     ObjectivePart,
     Optimizer,
     ProbePart,
+    Problem,
     Regularizer,
     Schedule,
     TrackerPart,
@@ -98,4 +99,14 @@ def pegboard_probes() -> Sequence[ProbePart[Any]]:
 @hookspec
 def pegboard_recipes() -> Sequence[Path]:
     """Folders of recipes: below each, `data/model-variant/recipe.yaml` is the recipe of that name."""
+    raise NotImplementedError
+
+
+@hookspec
+def pegboard_health() -> Sequence[Problem]:
+    """What is wrong with the machine or the account, as far as this plugin needs them; nothing is well.
+
+    Called by `pegboard plugins doctor` alone, in a process of its own, so it may import what it likes, but
+    it should answer in seconds: a missing licence file, a server that does not answer, a key that is not set.
+    """
     raise NotImplementedError

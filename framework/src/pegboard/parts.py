@@ -149,6 +149,8 @@ class Part(Generic[C, T]):
     check: Callable[[C, Facts], Iterable[Problem]] | None = None  # cross-field rules; no torch
     deprecated: str = ""  # what to use instead; warns on use
     docs: str = ""  # address of a page that says more
+    # Fields to try it with, where their defaults do not suffice; files it needs may be written to the folder.
+    trial: Callable[[Path], Mapping[str, Any]] | None = None
 
     @property
     def summary(self) -> str:
@@ -227,6 +229,8 @@ class Regularizer(StepPart[C, "Trick"]):
     before: tuple[str, ...] = field(default=(), kw_only=True)
     conflicts: tuple[str, ...] = field(default=(), kw_only=True)  # parts it cannot stand beside
     roles: tuple[Role, ...] = field(default=(), kw_only=True)  # roles it adds
+    # Fields with which it changes nothing, to the bit; None where there are none.
+    neutral: Mapping[str, Any] | None = field(default=None, kw_only=True)
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # targets it works on; () any
 
 

@@ -25,13 +25,15 @@ from typing import Any
 import pluggy
 
 from . import hookspecs
+from .adapters import adapt
 from .errors import PegboardError
 from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas
-from .installed import GROUP, Plugin, find_installed, negotiate
+from .installed import GROUP, Plugin, find_installed, names_of, negotiate
 from .memo import Memo, Offers
 from .memo import key as memo_key
 from .nearest import nearest
 from .parts import Part
+from .switches import Switches
 
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
 KINDS: dict[str, type[Part[Any, Any]]] = {cls.kind: cls for kinds in HOOKS.values() for cls in kinds}
@@ -64,24 +66,36 @@ class Registry:
         self._plugins = list(plugins)
 
     @classmethod
-    def discover(cls, local: Sequence[str | Path] = (), disable: Sequence[str] = ()) -> Registry:
-        """Every plugin with an entry point in the group `pegboard`, and the local files named."""
+    def discover(
+        cls,
+        local: Sequence[str | Path] = (),
+        disable: Sequence[str] = (),
+        only: Sequence[str] | None = None,
+    ) -> Registry:
+        """Every plugin with an entry point in the group `pegboard`, and the local files named.
+
+        `disable` and `only` are the switches of a config; those of the environment and of the user hold too.
+        """
         manager = pluggy.PluginManager(GROUP)
         manager.add_hookspecs(hookspecs)
+        switches, found = Switches(disable, only), list(find_installed())
+        switches.check(names_of(found))
         plugins, memo = [], Memo()
         with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's own
-            for plugin, target, dist in find_installed():
+            for plugin, point, dist in found:
                 plugins.append(plugin)
-                _switch(plugin, disable)
-                if plugin.status == "found":
-                    _consider(plugin, target, dist, manager, memo)
+                if why := switches.off(plugin):
+                    plugin.status, plugin.reason = "disabled", why
+                    plugin.offers = memo.offers(_key(dist, point)) or frozenset()
+                elif plugin.status == "found":
+                    _consider(plugin, point, dist, manager, memo)
             for path in local:
-                plugin = Plugin(Path(path).stem, str(path), "local")
+                plugin = Plugin(Path(path).stem, str(path), "local", target=str(path))
                 plugins.append(plugin)
-                _load(plugin, functools.partial(_import_file, Path(path)), manager)
+                load_plugin(plugin, functools.partial(import_file, Path(path)), manager)
         memo.save()
         registry = cls(plugins)
-        registry._enforce(disable)
+        registry._enforce()
         return registry
 
     @property
@@ -108,22 +122,8 @@ class Registry:
             if part.kind == kind and name in (None, part.name)
         ]
 
-    def _enforce(self, disable: Sequence[str]) -> None:
-        """Names in switches must exist, and the strict switch makes every status an error."""
-        known = {n for p in self._plugins for n in (p.name, p.dist)}
-        for source, names in (
-            ("PEGBOARD_PLUGINS", _listed("PEGBOARD_PLUGINS")),
-            ("PEGBOARD_PLUGINS_DISABLE", _listed("PEGBOARD_PLUGINS_DISABLE")),
-            ("plugins.disable", disable),
-        ):
-            for name in names:
-                if name not in known:
-                    near = nearest(name, known)
-                    raise PegboardError(
-                        f"{source} names the plugin {name!r}, which is not installed."
-                        + (f" Did you mean {near[0]!r}?" if near else "")
-                        + "\nList them: pegboard plugins list"
-                    )
+    def _enforce(self) -> None:
+        """The strict switch makes every status an error."""
         if os.environ.get("PEGBOARD_PLUGINS_STRICT") == "1":
             bad = [p for p in self.plugins if p.status not in ("ready", "disabled")]
             if bad:
@@ -175,11 +175,12 @@ class Registry:
         for plugin in self.plugins:
             meant = owner in (plugin.name, plugin.dist) if owner else _known(kind, name) == plugin.dist
             meant = meant or (not owner and plugin.name == name.replace("-", "_"))
+            meant = meant or (not owner and (kind, name) in plugin.offers)
             if meant and plugin.status not in ("ready", "shadowed"):
                 error = UnknownPart(
                     f"{kind} {name!r} comes from plugin {plugin.name!r} ({plugin.dist} {plugin.version}), "
                     f"which is {plugin.state}: {plugin.reason}",
-                    hint="see: pegboard plugins list",
+                    hint="" if plugin.status == "disabled" else f"see: pegboard plugins doctor {plugin.dist}",
                 )
                 error.__cause__ = plugin.error
                 return error
@@ -197,10 +198,11 @@ class Registry:
             message = f"{name!r} is {_article(others[0])}, not {_article(kind)}"
         elif owner:
             message = f"plugin {owner!r} offers no {kind} {name!r}"
-        broken = [p.name for p in self.plugins if p.status in ("broken", "incompatible")]
         hint = f"list them: pegboard show {kind}s"
-        if broken:
-            hint += f"; plugins that did not load: {', '.join(broken)} (pegboard plugins list)"
+        if broken := [p.name for p in self.plugins if p.status in ("broken", "incompatible")]:
+            hint += f"; plugins that did not load: {_few(broken)} (pegboard plugins doctor)"
+        if off := [p.name for p in self.plugins if p.status == "disabled"]:
+            hint += f"; plugins that are switched off: {_few(off)} (pegboard plugins list)"
         # A name that is not installed may still be the one that was meant.
         near = nearest(name, [*names, *_index().get(kind, ())])
         return UnknownPart(message, f"one of {', '.join(sorted(set(names))) or 'none installed'}", near, hint)
@@ -214,8 +216,8 @@ def _article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _listed(variable: str) -> list[str]:
-    return [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 @functools.cache
@@ -231,12 +233,11 @@ def _known(kind: str, name: str) -> str:
     return _index().get(kind, {}).get(name, "")
 
 
-def _switch(plugin: Plugin, disable: Sequence[str]) -> None:
-    """Apply the switches that keep a plugin's code from running."""
-    names = {plugin.name, plugin.dist}
-    allowed = _listed("PEGBOARD_PLUGINS")
-    if names & {*disable, *_listed("PEGBOARD_PLUGINS_DISABLE")} or (allowed and not names & set(allowed)):
-        plugin.status, plugin.reason = "disabled", "switched off by the config or the environment"
+def _key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
+    try:
+        return memo_key(dist, point)
+    except (OSError, ValueError):
+        return None
 
 
 def _consider(
@@ -247,21 +248,18 @@ def _consider(
     memo: Memo,
 ) -> None:
     """Import a plugin that fits this core; one that is known and unchanged waits until it is used."""
-    try:
-        key = memo_key(dist, point)
-    except (OSError, ValueError):
-        key = None
+    key = _key(dist, point)
     if (offers := memo.offers(key)) is None:
-        negotiate(plugin, dist.requires or [])
+        negotiate(plugin)
         if plugin.status == "found":
-            _load(plugin, point.load, manager)
+            load_plugin(plugin, point.load, manager)
             memo.keep(key, _offered(plugin))
         return
 
     def load() -> None:
         plugin.waits = None
         with contextlib.redirect_stdout(sys.stderr):
-            _load(plugin, point.load, manager)
+            load_plugin(plugin, point.load, manager)
         memo.keep(key, _offered(plugin))
         memo.save()
 
@@ -286,7 +284,7 @@ def _module_name(path: Path) -> str:
     return f"pegboard_local_{path.stem}_{digest[:16]}"
 
 
-def _import_file(path: Path) -> types.ModuleType:
+def import_file(path: Path) -> types.ModuleType:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     name = _module_name(path)
@@ -303,7 +301,7 @@ def _import_file(path: Path) -> types.ModuleType:
     return module
 
 
-def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManager) -> None:
+def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManager) -> None:
     """Import, register and ask one plugin; whatever goes wrong becomes its status."""
     phase = "import"
     module: Any = None
@@ -311,6 +309,7 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
         started = time.perf_counter()
         module = target()
         plugin.milliseconds = (time.perf_counter() - started) * 1000
+        plugin.module = module
         phase = "register"
         manager.register(module, f"{plugin.dist}:{plugin.name}")
         phase = "hook"
@@ -321,9 +320,10 @@ def _load(plugin: Plugin, target: Callable[[], Any], manager: pluggy.PluginManag
             caller.name: answered(caller.name, impl.function())
             for caller in callers
             for impl in caller.get_hookimpls()
-            if impl.plugin is module
+            if impl.plugin is module and caller.name in (*HOOKS, "pegboard_recipes")
         }
         phase = "record"
+        answers = adapt(plugin, answers)
         plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
         parts = [(hook, record) for hook, records in answers.items() for record in records]
         for hook, record in parts:

@@ -182,6 +182,7 @@ def test_show_of_an_unknown_name_gives_the_nearest(folder: Path, capsys: Any) ->
 def test_the_schema_describes_every_part(folder: Path, capsys: Any) -> None:
     assert main(["schema", "--local", "mine.py", "-o", "schema.json"]) == 0
     schema = json.loads(Path("schema.json").read_text())
+    assert capsys.readouterr().out.splitlines()[-1] == "# yaml-language-server: $schema=schema.json"
     main(["schema", "--local", "mine.py"])
     assert json.loads(capsys.readouterr().out) == schema
     assert schema["$schema"].endswith("2020-12/schema")
@@ -193,6 +194,8 @@ def test_the_schema_describes_every_part(folder: Path, capsys: Any) -> None:
     assert model["properties"]["form"]["anyOf"][0] == {"enum": ["round", "square"]}
     assert not model["additionalProperties"]
     assert {"weights", "infer_pegs", "name"} <= set(model["properties"])
+    offered = {name.get("const"): name for name in schema["$defs"]["names.model"]["anyOf"]}
+    assert offered["zz-model"]["description"] == "The summary.\nhttps://example.org\nmine.py local"
     assert (
         schema["$defs"]["regularizer.zz-trick"]["properties"]["what"]["description"] == "the thing (required)"
     )

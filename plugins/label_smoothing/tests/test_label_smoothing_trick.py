@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import plain_parts
 import pytest
 import torch
 import torch.nn.functional as F
@@ -24,6 +23,7 @@ from pegboard import (
 )
 from pegboard.config.check import ConfigError, refine
 from pegboard.config.check import check as read
+from pegboard.testing import PARTNERS
 from pegboard_label_smoothing import LabelSmoothing, build, check, pegboard_regularizers
 from pegboard_label_smoothing.trick import LabelSmoothingTrick, replace_target
 from torch import nn
@@ -141,9 +141,9 @@ def test_the_symbol_that_pads_is_ignored_as_the_loss_ignores_it():
 
 
 def test_a_matrix_that_does_not_fit_the_data_is_found_when_its_size_is_known():
-    toys = {section: {"name": "toy"} for section in ("data", "model", "optimizer")}
+    partners = {section: {"name": "partner"} for section in ("data", "model", "optimizer")}
     smoothing = {"regularizers": {"label_smoothing": {"confusion": MATRIX}}}
-    settings = read({**toys, **smoothing, "plugins": {"local": [plain_parts.__file__]}})
+    settings = read({**partners, **smoothing, "plugins": {"local": [str(PARTNERS)]}})
     with pytest.raises(ConfigError, match=r"3 classes, and the target is Classes\(10\)"):
         refine(settings, DataSpec((Vector(4),), Classes(10)))
 

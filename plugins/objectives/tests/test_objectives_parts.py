@@ -2,7 +2,6 @@
 
 import sys
 
-import plain_parts
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +19,7 @@ from pegboard import (
     Vector,
 )
 from pegboard.config.check import ConfigError, check, refine
+from pegboard.testing import PARTNERS
 from pegboard_objectives import pegboard_objectives
 from torch import nn
 
@@ -114,8 +114,8 @@ def test_wrong_combinations_are_found_by_check(name, spec, fields, field, words)
 
 def test_a_size_that_only_the_data_knows_is_checked_when_it_is_read():
     objective = {"name": "cross_entropy", "class_weights": [1, 2, 3]}
-    toys = {section: {"name": "toy"} for section in ("data", "model", "optimizer")}
-    settings = check({**toys, "objective": objective, "plugins": {"local": [plain_parts.__file__]}})
+    partners = {section: {"name": "partner"} for section in ("data", "model", "optimizer")}
+    settings = check({**partners, "objective": objective, "plugins": {"local": [str(PARTNERS)]}})
     with pytest.raises(ConfigError, match=r"class_weights has 3 numbers, and the target is Classes\(2\)"):
         refine(settings, DataSpec((Vector(4),), Classes(2)))
 

@@ -6,11 +6,15 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 COMMANDS = (
     "train", "resume", "eval", "predict", "compare", "explain", "check", "show", "plugins", "schema", "zoo",
+    "new",
 )  # fmt: skip
+NO_PLUGINS = "--no-plugins"
 
 
 def make_parser(command: str | None) -> argparse.ArgumentParser:
@@ -23,9 +27,10 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
         epilog="example: pegboard train configs/quickstart.yaml trainer.epochs=5",
     )
     parser.add_argument("--version", action="version", version=f"pegboard {__version__}")
+    _add_no_plugins(parser)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
-        module = importlib.import_module(f".{name}", __name__)
+        module = _module(name)
         sub = commands.add_parser(
             name,
             help=module.HELP,
@@ -36,17 +41,26 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
         )
         if name == command or command is None:
             module.add_arguments(sub)
+        _add_no_plugins(sub)
         sub.set_defaults(handler=module.run)
     return parser
 
 
+def _module(command: str) -> Any:
+    return importlib.import_module(f".{command}", __name__)
+
+
+def _add_no_plugins(parser: argparse.ArgumentParser) -> None:
+    """For the help alone: the word is taken out before the others are read, as it may stand anywhere."""
+    parser.add_argument(NO_PLUGINS, action="store_true", help="import no installed plugin")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; a mistake of the user's is one message on standard error and exit code 2."""
-    from ..errors import PegboardError, no_memory
-
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    words = list(sys.argv[1:] if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    words = [word for word in given if word != NO_PLUGINS]
     command = next((word for word in words if word in COMMANDS), None)
     parser = make_parser(command)
     _suggest(parser, words)
@@ -58,6 +72,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
+    with _switched(len(words) < len(given)):
+        return _handle(args)
+
+
+@contextmanager
+def _switched(off: bool) -> Iterator[None]:
+    """Plugins off for as long as the command takes, and for the processes that it starts."""
+    from ..switches import NONE
+
+    before = os.environ.get(NONE)
+    if off:
+        os.environ[NONE] = "1"
+    try:
+        yield
+    finally:
+        if off:
+            del os.environ[NONE]
+            if before is not None:
+                os.environ[NONE] = before
+
+
+def _handle(args: argparse.Namespace) -> int:
+    from ..errors import PegboardError, no_memory
+
     try:
         return int(args.handler(args))
     except PegboardError as error:
@@ -82,11 +120,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """A misspelt command is answered with the nearest one."""
-    word = next((w for w in words if not w.startswith("-")), None)
-    if word is not None and word not in COMMANDS:
-        from ..nearest import nearest
+    """A misspelt command, or action of a command, is answered with the nearest one."""
+    plain = [word for word in words if not word.startswith("-")]
+    for what, word, names in _named(plain):
+        if word not in names:
+            from ..nearest import nearest
 
-        near = nearest(word, COMMANDS)
-        hint = f", did you mean {near[0]!r}?" if near else ""
-        parser.exit(2, f"unknown command {word!r}{hint}\ncommands: {', '.join(COMMANDS)}\n")
+            near = nearest(word, names)
+            hint = f", did you mean {near[0]!r}?" if near else ""
+            kind = what.rpartition(" ")[2]
+            parser.exit(2, f"unknown {what} {word!r}{hint}\n{kind}s: {', '.join(names)}\n")
+
+
+def _named(plain: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """What the first words name, and what there is of that."""
+    if plain:
+        yield "command", plain[0], COMMANDS
+    if len(plain) > 1 and (actions := getattr(_module(plain[0]), "ACTIONS", ())):
+        yield f"{plain[0]} action", plain[1], actions

@@ -21,12 +21,15 @@ def run(args: argparse.Namespace) -> int:
 
     from ..config.check import check
     from ..config.dump import to_yaml
+    from ..deprecation import PegboardDeprecationWarning
 
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", FutureWarning)
         settings = check(args.config, args.overrides)
     for note in notes:
-        print(f"warning: {note.message}", file=sys.stderr)
+        theirs = issubclass(note.category, PegboardDeprecationWarning)  # of the author of a plugin
+        where = f"{note.filename}:{note.lineno}: " if theirs else ""
+        print(f"warning: {where}{note.message}", file=sys.stderr)
     if args.full:
         print(to_yaml(settings.plain), end="")
         return 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-HELP = "Print the JSON Schema of configs, with the parts of every installed plugin."
-EXAMPLE = "pegboard schema -o pegboard.schema.json"
+HELP = "Write the JSON Schema of configs, with the parts of every installed plugin, for editors."
+EXAMPLE = "pegboard schema -o configs/pegboard.schema.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
     import json
     from pathlib import Path
 
-    from ..config.schema import schema
+    from ..config.schema import HEADER, schema
     from ..errors import PegboardError
     from ..registry import Registry
 
@@ -26,8 +26,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         print(text)
         return 0
+    path = Path(args.output)
     try:
-        Path(args.output).write_text(text + "\n", "utf-8")
+        path.write_text(text + "\n", "utf-8")
     except OSError as error:
-        raise PegboardError(f"cannot write {args.output}: {error.strerror}") from error
+        raise PegboardError(f"cannot write {path}: {error.strerror}") from error
+    print(f"wrote {path}. Editors with a YAML language server use it in configs that begin with this line")
+    print(f"(a path is relative to the config):\n{HEADER}{path.name}")
     return 0

@@ -13,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..installed import installed
+from ..installed import find_installed, names_of
 from ..nearest import meant, nearest, score
 from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
 from ..registry import Registry
 from ..specs import DataSpec
+from ..switches import absent
 from . import fit
 from .load import Loaded, Source, load, locate
 from .merge import KEYED, merge, part_at
@@ -213,22 +214,27 @@ class _Checker:
         return replace(plugins, local=tuple(self.local))
 
     def _discover(self, plugins: Plugins) -> Registry:
-        key = self.sections.get("plugins", ("plugins", None))[0]
-        known = installed() if plugins.disable else set()
-        for index, name in enumerate(plugins.disable):
-            if name not in known:
-                self._note(
-                    f"{key}.disable.{index}",
-                    f"the plugin {name!r} is not installed",
-                    nearest=tuple(nearest(name, known)),
-                    hint="list them: pegboard plugins list",
-                )
-        disable = [name for name in plugins.disable if name in known]
-        registry = Registry.discover(local=plugins.local, disable=disable)
+        known = names_of(find_installed()) if plugins.disable or plugins.only else set()
+        disable = self._installed("disable", plugins.disable, known)
+        only = None if plugins.only is None else self._installed("only", plugins.only, known)
+        registry = Registry.discover(local=plugins.local, disable=disable, only=only)
         for plugin in registry.failed(self.local):
             file = f"{plugin.dist}{_line(plugin.error, plugin.dist)}"
             self._note(self.local[plugin.dist], f"{file} did not load ({plugin.phase}): {plugin.reason}")
         return registry
+
+    def _installed(self, switch: str, names: Sequence[str], known: set[str]) -> tuple[str, ...]:
+        """Those names of a switch that are installed; the others are mistakes."""
+        wrong = absent(names, known)
+        for index, name in enumerate(names):
+            if name in wrong:
+                self._note(
+                    f"{self.sections['plugins'][0]}.{switch}.{index}",
+                    f"the plugin {name!r} is not installed",
+                    nearest=tuple(nearest(name, known)),
+                    hint="list them: pegboard plugins list",
+                )
+        return tuple(name for name in names if name not in wrong)
 
     # Parts.
     def _keep(self, path: str, read: Read | None) -> None:

@@ -79,6 +79,7 @@ class Plugins:
 
     local: tuple[str, ...] = ()  # Python files to register as plugins, relative to the config
     disable: tuple[str, ...] = ()  # plugins to leave out, by name or distribution
+    only: tuple[str, ...] | None = None  # the only installed ones to use; null is all
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,14 @@
-"""JSON Schema of configs made of the installed parts, for editors."""
+"""JSON Schema of configs made of the installed parts, for editors: what they complete, explain and underline.
+
+A schema describes a file, and a file may be one that others extend: so nothing is required of it. What is
+wrong is found at the key that is wrong, because an editor underlines that: alternatives (`anyOf`) are kept to
+single values, and never stand around a whole mapping.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +22,16 @@ from .nodes import Plugins, Trainer
 from .sections import OPTIONS, part_fields
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+HEADER = "# yaml-language-server: $schema="  # the line by which a config names its schema
+
+_SECTIONS = {
+    "data": "the data set, and how its samples are put into batches",
+    "model": "what is trained, and the weights that it starts from",
+    "optimizer": "how the weights follow the gradient, and how the learning rate changes",
+    "objective": "the loss and its metrics; chosen by the data's target where it is left out",
+    "regularizers": "tricks by name, each with its settings; {} takes its defaults, null takes it out",
+    "trackers": "where figures, pictures and checkpoints go besides the run folder, by name",
+}
 _SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     Path: {"type": "string"},
@@ -26,17 +42,17 @@ _SIMPLE: dict[Any, dict[str, Any]] = {
 }
 _RANGES = {Ge: "minimum", Gt: "exclusiveMinimum", Le: "maximum", Lt: "exclusiveMaximum"}
 _INTERPOLATION = {"$ref": "#/$defs/interpolation"}
+_SWITCH = {"type": ["object", "null", "boolean", "string"], "pattern": "^(?:[Oo]n|[Oo]ff|[Yy]es|[Nn]o)$"}
 
 
 def schema(registry: Registry) -> dict[str, Any]:
     """The schema of a config; a part that needs a key says so in the key's description."""
     defs: dict[str, Any] = {"interpolation": {"type": "string", "pattern": r"\$\{.*\}"}}
-    for kind in (*PARTS.values(), *KEYED.values()):
-        for entry in registry.entries(kind.kind):
-            defs[f"{kind.kind}.{registry.reference(entry)}"] = _part(entry)
-    for entry in registry.entries("schedule"):
-        defs[f"schedule.{registry.reference(entry)}"] = _part(entry)
-    defs["schedule"] = _node("schedule", registry)
+    for kind in (*(cls.kind for cls in (*PARTS.values(), *KEYED.values())), "schedule"):
+        defs[f"names.{kind}"] = _names(kind, registry)
+        defs[kind] = _keys(kind, registry)
+        for entry in registry.entries(kind):
+            defs[_definition(entry, registry)] = _part(entry)
     properties: dict[str, Any] = {
         "extends": {
             "description": "configs that this one is laid over, relative to it",
@@ -44,15 +60,14 @@ def schema(registry: Registry) -> dict[str, Any]:
         },
         "name": {"type": "string", "description": "name of the run, and of its folder"},
         "seed": {
-            "type": "integer",
-            "minimum": 0,
-            "default": 0,
             "description": "of all randomness in the run",
+            "anyOf": [{"type": "integer", "minimum": 0}, _INTERPOLATION],
+            "default": 0,
         },
-        **{section: _node(kind.kind, registry) for section, kind in PARTS.items()},
-        **{section: _keyed(kind.kind, registry) for section, kind in KEYED.items()},
-        "trainer": _object(describe(Trainer)),
-        "plugins": _object(describe(Plugins)),
+        **{section: _node(kind.kind, _SECTIONS[section]) for section, kind in PARTS.items()},
+        **{section: _keyed(kind.kind, _SECTIONS[section], registry) for section, kind in KEYED.items()},
+        "trainer": _section(Trainer),
+        "plugins": _section(Plugins),
     }
     return {
         "$schema": DRAFT,
@@ -60,65 +75,120 @@ def schema(registry: Registry) -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
-        "if": {"not": {"required": ["extends"]}},
-        "then": {"required": ["data", "model", "optimizer"]},
         "$defs": defs,
     }
 
 
-def _node(kind: str, registry: Registry) -> dict[str, Any]:
-    """A node that names its part by the key `name`, or is that name alone."""
+def _section(cls: type[Any]) -> dict[str, Any]:
+    note = (cls.__doc__ or "").split("\n")[0]
+    return {"description": note, "type": ["object", "null"], **_object(describe(cls))}
+
+
+def _names(kind: str, registry: Registry) -> dict[str, Any]:
+    """The names of parts, each with what it is; names that say their plugin too are taken, not offered."""
     entries = registry.entries(kind)
-    names = [registry.reference(e) for e in entries]
-    chosen = {
-        "type": "object",
-        "properties": {"name": {"anyOf": [{"enum": names}, _INTERPOLATION]}},
-        "allOf": [
-            {
-                "if": {"properties": {"name": {"const": name}}, "required": ["name"]},
-                "then": {"$ref": f"#/$defs/{kind}.{name}"},
-            }
-            for name in names
-        ],
-    }
-    return {"anyOf": [chosen, {"enum": names}, {"type": "null"}]}
+    offered = [
+        {
+            "const": registry.reference(entry),
+            "description": _about(entry),
+            **({"deprecated": True} if entry.part.deprecated else {}),
+        }
+        for entry in entries
+    ]
+    owned = "|".join(_qualified(entry) for entry in entries)
+    qualified = [{"type": "string", "pattern": f"^(?:{owned})$"}] if entries else []
+    return {"anyOf": [*offered, *qualified, _INTERPOLATION]}
 
 
-def _keyed(kind: str, registry: Registry) -> dict[str, Any]:
+def _about(entry: Entry) -> str:
+    """What an editor shows of a part."""
+    part = entry.part
+    lines = [part.summary, f"deprecated: {part.deprecated}" if part.deprecated else "", part.docs]
+    return "\n".join(filter(None, (*lines, f"{entry.plugin.dist} {entry.plugin.version}")))
+
+
+def _qualified(entry: Entry) -> str:
+    """A regular expression of the names of a part that say its plugin, as editors read it too."""
+    owners = dict.fromkeys((entry.plugin.dist, entry.plugin.name))
+    quoted = "|".join(re.sub(r"[.*+?^${}()|\[\]\\/]", r"\\\g<0>", owner) for owner in owners)
+    return f"(?:{quoted}):{entry.part.name}"
+
+
+def _definition(entry: Entry, registry: Registry) -> str:
+    """The key of a part's definition, of characters that may stand in a reference to it."""
+    return f"{entry.part.kind}." + re.sub(r"[^\w.:-]", "_", registry.reference(entry))
+
+
+def _node(kind: str, note: str) -> dict[str, Any]:
+    """A node that names its part by the key `name`, or is that name alone."""
+    names = {"$ref": f"#/$defs/names.{kind}"}
+    alone = [{"type": "object"}, names, {"type": "null"}]
+    return {"description": note, "anyOf": alone, "$ref": f"#/$defs/{kind}"}
+
+
+def _keys(kind: str, registry: Registry) -> dict[str, Any]:
+    """The keys of a node that names its part: those of the part."""
+    chosen = []
+    for entry in registry.entries(kind):
+        name = registry.reference(entry)
+        pattern = _qualified(entry) + (f"|{name}" if name == entry.part.name else "")
+        named = {"properties": {"name": {"type": "string", "pattern": f"^(?:{pattern})$"}}}
+        then = {"$ref": f"#/$defs/{_definition(entry, registry)}"}
+        chosen.append({"if": {**named, "required": ["name"]}, "then": then})
+    names = {"$ref": f"#/$defs/names.{kind}"}
+    return {"properties": {"name": {"description": f"which {kind}", **names}}, "allOf": chosen}
+
+
+def _keyed(kind: str, note: str, registry: Registry) -> dict[str, Any]:
     """A mapping of names to settings; null or false switches a part off."""
-    off = [{"type": "null"}, {"type": "boolean"}]
-    known = {registry.reference(e): e.part for e in registry.entries(kind)}
+    known = {registry.reference(entry): entry for entry in registry.entries(kind)}
     return {
+        "description": note,
         "type": ["object", "null"],
-        "properties": {
-            name: {"description": part.summary, "anyOf": [{"$ref": f"#/$defs/{kind}.{name}"}, *off]}
-            for name, part in known.items()
+        "properties": {name: _settings(entry, registry) for name, entry in known.items()},
+        "patternProperties": {f"^{_qualified(e)}$": _settings(e, registry) for e in known.values()},
+        "additionalProperties": {
+            "description": f"under a name of your own: `name` says which {kind} it is",
+            **_SWITCH,
+            "required": ["name"],
+            "$ref": f"#/$defs/{kind}",
         },
-        "additionalProperties": {**_node(kind, registry), "required": ["name"]},
+    }
+
+
+def _settings(entry: Entry, registry: Registry) -> dict[str, Any]:
+    """What stands under the name of a part: its keys, unless they name another one."""
+    return {
+        "description": _about(entry),
+        **_SWITCH,
+        "if": {"type": "object", "required": ["name"]},
+        "then": {"$ref": f"#/$defs/{entry.part.kind}"},
+        "else": {"$ref": f"#/$defs/{_definition(entry, registry)}"},
     }
 
 
 def _part(entry: Entry) -> dict[str, Any]:
     """The keys of a part: its own, and those of the core that stand beside them."""
     part = entry.part
-    made = _object(part_fields(entry))
-    made["description"] = part.summary
+    made = {"description": part.summary, **_object(part_fields(entry))}
     own = made["properties"]
     own["name"] = {"type": "string", "description": f"which {part.kind}"}
     if part.kind in OPTIONS:
         own.update(_object(describe(OPTIONS[part.kind]))["properties"])
     if part.kind == "optimizer":
-        own["schedule"] = {"description": "how the learning rate changes", "$ref": "#/$defs/schedule"}
-        own["players"] = {"description": "what differs for a player, by its name", "type": "object"}
+        own["schedule"] = _node("schedule", "how the learning rate changes")
+        player = _node("optimizer", "what differs for this player")
+        own["players"] = {
+            "description": "what differs for a player, by its name",
+            "type": "object",
+            "additionalProperties": player,
+        }
     return made
 
 
 def _object(fields: Iterable[Field]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {field.name: _field(field) for field in fields},
-        "additionalProperties": False,
-    }
+    """The keys of a mapping."""
+    return {"properties": {field.name: _field(field) for field in fields}, "additionalProperties": False}
 
 
 def _field(field: Field) -> dict[str, Any]:
@@ -143,6 +213,7 @@ def _type(hint: Any) -> dict[str, Any]:
             made[_RANGES[type(limit)]] = limit.bound
         elif isinstance(limit, Matches):
             made["pattern"] = f"^(?:{limit.pattern})$"
+            made["patternErrorMessage"] = f"expected {limit.shown}"  # which editors show instead of it
         elif isinstance(limit, Length):
             what = {"array": "Items", "object": "Properties"}.get(str(made.get("type")), "Length")
             made[f"min{what}"] = limit.least
@@ -170,5 +241,5 @@ def _single(hint: Any) -> dict[str, Any]:
     if container in (dict, Mapping):
         return {"type": "object", "additionalProperties": _type(args[1]) if args else {}}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _object(describe(hint))
+        return {"type": "object", **_object(describe(hint))}
     return {}

@@ -176,8 +176,10 @@ def differentiable_on_meta() -> Iterator[None]:
 
 
 def only_traced(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+    """A backend that compiles nothing and computes nothing."""
     assignments()
-    return graph
+    (results,) = graph.graph.output_node().args
+    return lambda *args: (None,) * len(results)  # type: ignore[arg-type]
 
 
 def inductor_options(mode: str, device: str, together: int) -> dict[str, Any]:

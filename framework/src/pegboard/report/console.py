@@ -12,6 +12,7 @@ from typing import IO, Any
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
 
@@ -26,10 +27,10 @@ class _Stream(RichConsole):
 
 
 class Console:
-    """Shows a run to a person. `quiet` shows nothing but warnings."""
+    """Shows a run, or other work that counts a `unit`, to a person. `quiet` shows nothing but warnings."""
 
-    def __init__(self, quiet: bool = False, stream: IO[str] | None = None) -> None:
-        self.quiet = quiet
+    def __init__(self, quiet: bool = False, stream: IO[str] | None = None, unit: str = "step") -> None:
+        self.quiet, self.unit = quiet, unit
         self.rich = _Stream(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self.live = self.rich.is_terminal and not quiet
         self._bar: Progress | None = None
@@ -61,11 +62,12 @@ class Console:
     def advanced(self, step: int) -> None:
         rate = (step - self._first) / max(time.monotonic() - self._started, 1e-9)
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step, rate=f"{rate:.0f} steps/s")
+            self._bar.update(self._bar.task_ids[0], completed=step, rate=f"{rate:.0f} {self.unit}s/s")
         elif time.monotonic() - self._shown > LINE_EVERY or step == self._total:
             self._shown = time.monotonic()
             left = "" if self._total is None else f", {(self._total - step) / max(rate, 1e-9):.0f} s left"
-            self.say(f"step {step}/{self._total}  {rate:.0f} steps/s{left}  {self._figures}".rstrip())
+            done = f"{self.unit} {step}/{self._total}  {rate:.0f} {self.unit}s/s"
+            self.say(f"{done}{left}  {self._figures}".rstrip())
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Remember the newest figures and show them beside the bar."""
@@ -86,7 +88,7 @@ class Console:
         if self.rich.is_terminal:
             table = Table(*columns, title=title, title_justify="left")
             for cells in rows:
-                table.add_row(*map(number, cells))
+                table.add_row(*(Text(number(cell)) for cell in cells))  # no markup: a name may be [so]
             self.rich.print(table)
         else:
             self.say(plain_table(title, columns, rows))

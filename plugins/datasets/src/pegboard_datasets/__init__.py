@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pegboard import Context, Dataset, DataSpec, Splits, hookimpl
@@ -78,6 +79,14 @@ def _hub(config: Hub, context: Context) -> Splits:
     return hub.build(config)
 
 
+def _table(folder: Path) -> dict[str, Any]:
+    """A small csv file of two numbers and the class that follows from them."""
+    rows = [f"{a},{b},{'up' if (a * b) % 3 else 'down'}" for a in range(8) for b in range(8)]
+    path = folder / "table.csv"
+    path.write_text("\n".join(("one,two,side", *rows)) + "\n")
+    return {"path": str(path), "inputs": ["one", "two"], "target": "side"}
+
+
 def _always(spec: DataSpec) -> Any:
     return lambda config: spec
 
@@ -116,5 +125,5 @@ def pegboard_datasets() -> list[Dataset[Any]]:
             check=check_polynomial,
             spec=options.teacher_spec,
         ),
-        Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec),
+        Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table),
     ]

@@ -77,6 +77,13 @@ def build(config: Distillation, context: Context) -> Trick:
     return DistillationTrick(config, teacher, context.spec.target, context.outputs)
 
 
+def trial(folder: Path) -> dict[str, str]:
+    """A short run to learn from."""
+    from pegboard.testing import partner_run
+
+    return {"teacher": str(partner_run(folder))}
+
+
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Any]]:
     return [
@@ -87,5 +94,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             check=check,
             stages={"edit_loss": "mix"},
             targets=(Classes, Tokens, Labels, Values),
+            neutral={"alpha": 0.0},
+            trial=trial,
         )
     ]

@@ -29,4 +29,5 @@ def build(config: Dropout, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Dropout]]:
-    return [Regularizer("dropout", Dropout, build, stages={"hang": "drop"}, after=("batchnorm",))]
+    stages, after = {"hang": "drop"}, ("batchnorm",)
+    return [Regularizer("dropout", Dropout, build, stages=stages, after=after, neutral={"p": 0.0})]

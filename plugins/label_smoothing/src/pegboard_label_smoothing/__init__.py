@@ -127,6 +127,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             check=check,
             stages={"edit_target": "smooth"},
             targets=(Classes, Labels, Tokens),
+            neutral={"epsilon": 0.0},
         ),
         Regularizer(
             "label_noise",
@@ -134,5 +135,6 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             build_noise,
             stages={"edit_target": "smooth"},
             targets=(Values,),
+            neutral={"std": 0.0},
         ),
     ]

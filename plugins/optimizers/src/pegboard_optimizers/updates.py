@@ -94,9 +94,9 @@ def _traced(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | 
     params = group["params"]
     if not _ready(optimizer, group):
         return None
-    for p in params:  # a count that lives on another device would have to be waited for
-        if "step" in optimizer.state.get(p, {}):
-            optimizer.state[p]["step"] = optimizer.state[p]["step"].to(p.device)
+    for p in params:  # counts and factors that live on another device would have to be waited for
+        state = optimizer.state.get(p, {})
+        state.update({k: v.to(p.device) for k, v in state.items() if isinstance(v, Tensor)})
     lists = _lists(optimizer, group)
     options = {**group, "has_complex": False, "foreach": not isinstance(optimizer, WITHOUT_FOREACH),
                "capturable": True, "fused": False}  # fmt: skip

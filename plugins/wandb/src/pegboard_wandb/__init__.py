@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pegboard import Context, Facts, Gt, Matches, Problem, Tracker, TrackerPart, hookimpl
@@ -54,7 +55,12 @@ def build(config: Wandb, context: Context) -> Tracker:
     return WandbTracker(config)
 
 
+def trial(folder: Path) -> dict[str, str]:
+    """Offline, with W&B's files in a folder of their own."""
+    return {"mode": "offline", "dir": str(folder)}
+
+
 @hookimpl
 def pegboard_trackers() -> Sequence[TrackerPart[Wandb]]:
     """The tracker `wandb`."""
-    return [TrackerPart("wandb", Wandb, build, check=check, docs="https://docs.wandb.ai")]
+    return [TrackerPart("wandb", Wandb, build, check=check, docs="https://docs.wandb.ai", trial=trial)]

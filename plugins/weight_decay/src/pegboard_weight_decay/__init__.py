@@ -33,4 +33,4 @@ def build(config: WeightDecay, context: Context) -> Trick:
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[WeightDecay]]:
     stages = {"edit_groups": "decay", "edit_loss": "term"}
-    return [Regularizer("weight_decay", WeightDecay, build, stages=stages)]
+    return [Regularizer("weight_decay", WeightDecay, build, stages=stages, neutral={"value": 0.0})]

@@ -1,22 +1,29 @@
-"""`pegboard plugins`"""
+"""`pegboard plugins list`"""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
+
+from .doctor import printable
+
+if TYPE_CHECKING:
+    from ...installed import Plugin
 
 HELP = "List the plugins: status, distribution, version, parts, import time."
 EXAMPLE = "pegboard plugins list --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help=HELP, epilog=f"example: {EXAMPLE}")
-    listing.add_argument("--json", action="store_true", help="print a JSON list")
-    listing.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to add")
+    parser.add_argument("--json", action="store_true", help="print a JSON list")
+    parser.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to add")
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..registry import Registry
+    import sys
+
+    from ...registry import Registry
+    from ...switches import Switches
 
     plugins = Registry.discover(local=args.local).plugins
     if args.json:
@@ -24,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
         print(json.dumps([_record(p) for p in plugins], indent=1))
         return 0
-    from ..report.console import Console
+    from ...report.console import Console
 
     rows = [
         [
@@ -32,18 +39,20 @@ def run(args: argparse.Namespace) -> int:
             p.state,
             f"{p.dist} {p.version}",
             f"{p.milliseconds:.1f} ms",
-            "; ".join(filter(None, (", ".join(_parts(p)), p.reason))),
+            printable("; ".join(filter(None, (", ".join(_parts(p)), p.reason)))),
         ]
         for p in plugins
     ]
     Console().table("", ["plugin", "status", "distribution", "import", "parts, or what is wrong"], rows)
+    for remark in Switches().strays({name for p in plugins for name in (p.name, p.dist)}):
+        print(f"warning: {remark}", file=sys.stderr)
     return 0
 
 
-def _parts(plugin: object) -> list[str]:
-    return [f"{part.kind} {part.name}" for part in getattr(plugin, "parts", ())]
+def _parts(plugin: Plugin) -> list[str]:
+    return [f"{part.kind} {part.name}" for part in plugin.parts]
 
 
-def _record(plugin: object) -> dict[str, object]:
+def _record(plugin: Plugin) -> dict[str, Any]:
     fields = ("name", "dist", "version", "status", "phase", "reason", "milliseconds")
     return {name: getattr(plugin, name) for name in fields} | {"parts": _parts(plugin)}

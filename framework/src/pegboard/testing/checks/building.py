@@ -1,0 +1,337 @@
+"""What build functions return, beside reference partners."""
+
+from __future__ import annotations
+
+import functools
+import io
+import math
+import multiprocessing
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ..kit import Failed, Skipped, check
+from ..subjects import Subject
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ...contracts import Batch, Source, Splits
+
+BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
+
+
+@check(*BUILT)
+def builds_the_same_twice(subject: Subject) -> None:
+    """What it builds is decided by its config and the seed: twice the same, bit for bit."""
+    from ..runs import unequal
+
+    one, two = ([*_held(subject)] for _ in range(2))
+    if found := list(unequal(one, two)):
+        raise Failed(
+            f"{subject.what} builds something else the second time, with the same config and seed"
+            f" ({found[0].strip('[]') or 'other numbers'}); draw from context.generator()"
+        )
+
+
+def _held(subject: Subject) -> Iterator[Any]:
+    """All numbers of what a config with this part builds."""
+    assembly = subject.assembly()
+    yield {name: value.clone() for name, value in assembly.model.state_dict().items()}
+    yield {key: trick.state_dict() for key, trick in assembly.tricks.items()}
+    for kit in assembly.kits:
+        yield [
+            {k: v for k, v in group.items() if k != "params" and not callable(v)}
+            for group in kit.optimizer.param_groups
+        ]
+    splits = assembly.plan.splits
+    assert splits is not None
+    for source in (splits.train, splits.val, splits.test):
+        yield None if source is None else list(_rows(source, range(min(len(source), 64))))
+
+
+def _rows(source: Source, rows: Any) -> Batch:
+    import torch
+
+    if hasattr(source, "begin"):
+        source.begin([torch.tensor(list(rows))], 0, 0)
+    return source.gather(torch.tensor(list(rows)))
+
+
+@check("model", "regularizer", "objective")
+def every_parameter_gets_a_gradient(subject: Subject) -> None:
+    """No parameter stays where it was put: each gets a gradient, or is frozen (requires_grad=False)."""
+    import torch
+
+    assembly = subject.assembly()
+    splits = assembly.plan.splits
+    assert splits is not None
+    assembly.model.train()
+    still = {
+        name: p for kit in assembly.kits for name, p in kit.player.parameters if p.requires_grad
+    }  # until one moves it
+    if not still:
+        raise Skipped("it has nothing to train")
+    for turn in range(4):
+        start = turn * 8 % max(len(splits.train) - 8, 1)
+        batch = _rows(splits.train, range(start, min(start + 8, len(splits.train))))
+        for kit in assembly.kits:
+            named = [(n, p) for n, p in kit.player.parameters if p.requires_grad]
+            loss, _ = kit.player.loss(assembly.model, batch)
+            grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
+            for (name, p), grad in zip(named, grads, strict=True):
+                if grad is not None and bool((grad != 0).any()):
+                    still.pop(name, None)
+                    p.data -= 0.1 * grad
+    if still:
+        raise Failed(
+            f"{subject.what}: {', '.join(sorted(still)[:5])} got no gradient in four steps; use it in the "
+            "forward pass, or freeze it (requires_grad=False)"
+        )
+
+
+@check("model", "regularizer", "optimizer")
+def saves_and_loads(subject: Subject) -> None:
+    """What it has learned is in its state: saved and loaded into a new one, everything is as before."""
+    import torch
+
+    from ...engine.precision import choose_precision
+    from ...engine.step import link
+    from ..runs import unequal
+
+    one = subject.assembly()
+    two = subject.assembly(seed=17)
+    splits = one.plan.splits
+    assert splits is not None
+    one.model.train()
+    updates = [link(one, kit, choose_precision("fp32", "cpu")).update for kit in one.kits]
+    for step in range(3):
+        for update in updates:
+            update([_rows(splits.train, range(4 * step, 4 * step + 4))], step)
+    two.model.load_state_dict(_through_file(one.model.state_dict()))
+    for key, trick in one.tricks.items():
+        two.tricks[key].load_state_dict(_through_file(trick.state_dict()))
+        if list(unequal(trick.state_dict(), two.tricks[key].state_dict())):
+            raise Failed(f"{subject.what}: state_dict of its trick is another one after load_state_dict")
+    for mine, yours in zip(one.kits, two.kits, strict=True):
+        yours.optimizer.load_state_dict(_through_file(mine.optimizer.state_dict()))
+        if list(unequal(mine.optimizer.state_dict()["state"], yours.optimizer.state_dict()["state"])):
+            raise Failed(f"{subject.what}: the state of its optimizer is another one after load_state_dict")
+    inputs = _rows(splits.train, range(4)).inputs
+    with torch.no_grad():
+        before, after = one.model.eval()(*inputs), two.model.eval()(*inputs)
+    if list(unequal(before, after)):
+        raise Failed(
+            f"{subject.what}: a model that was saved and loaded computes something else; what it needs "
+            "belongs in parameters or buffers"
+        )
+
+
+def _through_file(state: Any) -> Any:
+    """What a checkpoint would give back: tensors, numbers, texts and containers only."""
+    import torch
+
+    file = io.BytesIO()
+    try:
+        torch.save(state, file)
+        file.seek(0)
+        return torch.load(file, weights_only=True)
+    except (pickle.PickleError, AttributeError, TypeError) as error:
+        raise Failed(f"its state does not survive a file: {str(error).splitlines()[0]}") from error
+
+
+@check("model", "regularizer", "objective", "optimizer", "schedule")
+def runs_on_meta(subject: Subject) -> None:
+    """A step with it runs on the meta device: nothing waits for the device, unless its record says why."""
+    from ...planning import Plan
+
+    plan: Plan = subject.plan(clip=1.0, ema=0.9)
+    text = plan.explain()  # which makes two steps there, and names part and line where it cannot
+    why = getattr(subject.part, "synchronizes", "")
+    if why and why not in text:
+        raise Failed(f"{subject.what} declares to wait for the device, but explain does not show it")
+
+
+@check("dataset")
+def splits_are_sound(subject: Subject) -> None:
+    """Its splits hold what its spec says, and the samples that a batch is asked for, in that order."""
+    from ..runs import unequal
+
+    splits: Splits = subject.splits()
+    said = subject.part.spec(subject.built_config()) if subject.part.spec else None  # type: ignore[attr-defined]
+    if said is not None and said.known and said != splits.spec:
+        raise Failed(f"{subject.what}: its record says {said}, its splits hold {splits.spec}")
+    if not splits.spec.known:
+        raise Failed(f"{subject.what}: the spec of its splits has sizes that are not known: {splits.spec}")
+    for name in ("train", "val", "test"):
+        source = getattr(splits, name)
+        if source is None:
+            continue
+        if len(source) < 1:
+            raise Failed(f"{subject.what}: its split {name!r} has no samples")
+        last = len(source) - 1
+        some = _rows(source, [0, last, last // 2])
+        turned = _rows(source, [last // 2, 0])
+        if not hasattr(source, "lengths") and list(unequal(_picked(some, [2, 0]), _picked(turned, [0, 1]))):
+            raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
+        _like_spec(subject, name, some, splits)
+
+
+def _picked(batch: Batch, rows: list[int]) -> list[Any]:
+    return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
+
+
+def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> None:
+    entries = [*zip(splits.spec.inputs, batch.inputs, strict=True), (splits.spec.target, batch.target)]
+    for spec, tensor in entries:
+        if spec is None or tensor is None:
+            if (spec is None) != (tensor is None):
+                raise Failed(f"{subject.what}: the target of {name!r} does not fit its spec {splits.spec}")
+            continue
+        example = spec.example(3, "cpu")
+        wide = tensor.dim() == example.dim() and tensor.shape[0] == 3
+        if not wide or tensor.is_floating_point() != example.is_floating_point():
+            raise Failed(
+                f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
+                f"expected one like {tuple(example.shape)} of {example.dtype}"
+            )
+
+
+@check("dataset")
+def works_in_spawned_workers(subject: Subject) -> None:
+    """Its samples can be read in another process that was spawned, and are the same there."""
+    from ..runs import unequal
+
+    source = subject.splits().train
+    rows = list(range(min(len(source), 8)))
+    try:
+        payload = pickle.dumps((source, rows))
+    except Exception as error:
+        raise Failed(
+            f"{subject.what}: its samples cannot be sent to a worker: {type(error).__name__}: {error}; "
+            "functions inside functions and open files do not pickle"
+        ) from error
+    if subject.plugin.version == "local":
+        raise Skipped("it can be sent to a worker, but a local file is no module that one could import")
+    try:
+        there = _elsewhere().submit(_read_there, payload).result(timeout=120)
+    except Exception as error:
+        raise Failed(f"{subject.what}: reading in a worker fails: {type(error).__name__}: {error}") from error
+    if list(unequal(list(_rows(source, rows)), list(there))):
+        raise Failed(f"{subject.what}: a worker reads other samples than the process itself")
+
+
+@functools.cache
+def _elsewhere() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
+def _read_there(payload: bytes) -> tuple[Any, ...]:
+    source, rows = pickle.loads(payload)
+    return tuple(_rows(source, rows))
+
+
+@check("optimizer")
+def descends(subject: Subject) -> None:
+    """It lowers a simple loss, holds all groups and leaves parameters without a gradient alone."""
+    import torch
+
+    from ...parts import Context
+
+    factory = subject.part.build(subject.built_config(), Context(seed=1, steps=200))
+    target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    moved, idle = torch.zeros(2, 2, requires_grad=True), torch.ones(2, 2, requires_grad=True)
+    groups = [{"params": [moved], "names": ["moved"]}, {"params": [idle], "names": ["idle"]}]
+    optimizer = factory(groups)
+    if {id(p) for group in optimizer.param_groups for p in group["params"]} != {id(moved), id(idle)}:
+        raise Failed(f"{subject.what} does not hold the parameters of all groups that it is given")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = (moved - target).square().sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    first = closure().item()
+    for _ in range(200):
+        if subject.part.closure:  # type: ignore[attr-defined]
+            optimizer.step(closure)
+        else:
+            closure()
+            optimizer.step()
+    last = closure().item()
+    if not last < first:
+        raise Failed(
+            f"{subject.what} does not lower a sum of squares in 200 steps: {first:.4g}, then {last:.4g}"
+        )
+    if not torch.equal(idle, torch.ones(2, 2)):
+        raise Failed(f"{subject.what} changes a parameter that has no gradient")
+
+
+@check("schedule")
+def factors_are_sound(subject: Subject) -> None:
+    """It gives a finite factor, not below zero, which depends on the number of the step alone."""
+    from ...parts import Context
+
+    factor = subject.part.build(subject.built_config(), Context(steps=20, epochs=2))
+    once = [factor(step) for step in range(20)]
+    again = [factor(step) for step in reversed(range(20))][::-1]
+    if once != again:
+        raise Failed(
+            f"{subject.what} gives other factors when it is asked in another order, as after a resume"
+        )
+    wrong = [(step, value) for step, value in enumerate(once) if not (math.isfinite(value) and value >= 0)]
+    if wrong:
+        raise Failed(f"{subject.what} gives {wrong[0][1]} at step {wrong[0][0]}")
+
+
+@check("objective")
+def weighs_samples(subject: Subject) -> None:
+    """Its loss is one finite number; equal weights change nothing, weight zero leaves a sample out."""
+    import torch
+
+    assembly = subject.assembly()
+    splits = assembly.plan.splits
+    assert splits is not None
+    batch = _rows(splits.train, range(6))
+    with torch.no_grad():
+        output = assembly.model.eval()(*batch.inputs)
+    target, loss = batch.target, assembly.objective.loss
+    if target is None or not isinstance(output, torch.Tensor):
+        raise Skipped("it compares no output with a target")
+    whole = loss(output, target)
+    if whole.dim() or not bool(torch.isfinite(whole)):
+        raise Failed(f"{subject.what}: its loss is {whole}, expected one finite number")
+    if not torch.allclose(whole, loss(output, target, torch.full((6,), 2.0)), rtol=1e-4):
+        raise Failed(f"{subject.what}: weights that are all alike change its loss")
+    weight = torch.tensor([1.0, 1, 1, 1, 0, 0])
+    if not torch.allclose(loss(output, target, weight), loss(output[:4], target[:4]), rtol=1e-4):
+        raise Failed(f"{subject.what}: samples that weigh nothing change its loss")
+    for name, column in assembly.objective.predict(output).items():
+        if column.shape[0] != 6:
+            raise Failed(f"{subject.what}: predict gives {column.shape[0]} rows of {name!r} for 6 samples")
+
+
+@check("probe")
+def measures_the_same_twice(subject: Subject) -> None:
+    """It gives finite figures, the same for the same model."""
+    import torch
+
+    from ...parts import Context
+
+    assembly = subject.assembly()
+    splits = assembly.plan.splits
+    assert splits is not None
+    taken = []
+    for _ in range(2):
+        context = Context(spec=assembly.plan.spec, outputs=assembly.plan.outputs, seed=5, key="probe")
+        probe = subject.part.build(subject.built_config(), context)
+        model: nn.Module = assembly.model.eval()
+        taken.append(probe.measure(model, splits, torch.device("cpu")))
+    once, again = taken
+    wrong = [n for n, v in once.items() if not (isinstance(v, float | int) and math.isfinite(v))]
+    if not once or wrong:
+        raise Failed(f"{subject.what} measures {once!r}, expected named, finite figures")
+    if once != again:
+        raise Failed(f"{subject.what} measures something else the second time: {once}, then {again}")

@@ -1,0 +1,138 @@
+"""Checks that train: short runs beside partners, compared bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+from ...regularizer import ROLES
+from ..kit import STEP, Failed, Skipped, check
+from ..subjects import Config, Subject
+
+TRAINS = (*STEP, "dataset")
+
+
+def _room(subject: Subject, check: str) -> Path:
+    return subject.folder / check / f"{subject.part.kind}-{subject.part.name}"
+
+
+@check(*TRAINS)
+def exact_resume(subject: Subject) -> None:
+    """A run that is interrupted and resumed ends as one that was not, bit for bit."""
+    from ..runs import cut_and_resumed, differences, lean, points, whole
+
+    root = _room(subject, "exact_resume")
+    with lean():
+        reference, events = whole(subject.config, root / "whole")
+        for cut in points(events, 2):
+            resumed = cut_and_resumed(subject.config, root / f"cut-{cut}", cut)
+            if found := differences(reference, resumed):
+                raise Failed(
+                    f"{subject.what}: a run that was interrupted at event {cut} ({events[cut]}) and resumed "
+                    f"differs in {', '.join(found[:5])}. What it keeps from step to step belongs in buffers, "
+                    "in state_dict, or in context.generator()"
+                )
+
+
+@check("regularizer")
+def neutral_changes_nothing(subject: Subject) -> None:
+    """At strength zero, the `neutral` fields of its record, a run is as without it, bit for bit."""
+    neutral = subject.part.neutral  # type: ignore[attr-defined]
+    if neutral is None:
+        raise Skipped("its record names no neutral fields")
+    node = {**subject.node, **neutral}
+    with_it = {**subject.config, "regularizers": {subject.part.name: node}}
+    without = {k: v for k, v in subject.config.items() if k != "regularizers"}
+    root = _room(subject, "neutral")
+    if found := _apart(with_it, without, root):
+        raise Failed(
+            f"{subject.what} changes a run though its fields are neutral ({dict(neutral)}): {found}. It must "
+            "not draw random numbers nor touch anything there"
+        )
+
+
+def _apart(one: Config, two: Config, root: Path) -> str:
+    """Where the weights or rows of two runs differ."""
+    from safetensors.torch import load_file
+
+    from ...api import train
+    from ...engine import checkpoint
+    from ..runs import lean, unequal
+
+    with lean():
+        runs = [train(c, root=root / str(i), quiet=True) for i, c in enumerate((one, two))]
+    weights = [load_file(run.folder / "checkpoints" / "last" / checkpoint.WEIGHTS) for run in runs]
+    found = [f"weights{path}" for path in unequal(*weights)]
+    found += [f"history{path}" for path in unequal(runs[0].history, runs[1].history)]
+    return ", ".join(found[:3])
+
+
+@check("regularizer")
+def order_does_not_matter(subject: Subject) -> None:
+    """Beside tricks of every other role, listed in any order, it gives the same run, bit for bit."""
+    own = subject.part.stages  # type: ignore[attr-defined]
+    beside = [
+        f"partner_{stage}_{role.name}"
+        for stage in own
+        for role in ROLES.get(stage, ())
+        if role.name != own[stage] or role.by_name
+    ]
+    if not beside:
+        raise Skipped("no other role shares its stages")
+    nodes: dict[str, Any] = {name: {"name": f"partners:{name}"} for name in beside}
+    nodes[subject.part.name] = subject.node
+    trainer = {"steps": 4, "device": "cpu"}
+    one = {**subject.config, "regularizers": nodes, "trainer": trainer}
+    two = {**one, "regularizers": dict(reversed(nodes.items()))}
+    if found := _apart(one, two, _room(subject, "order")):
+        raise Failed(f"{subject.what} beside {', '.join(beside)}: listed in another order, {found} differ")
+
+
+@check(*STEP, level="advised")
+def compiles_whole(subject: Subject) -> None:
+    """A whole step with it is one graph for the compiler, without breaks."""
+    part: Any = subject.part
+    if getattr(part, "closure", False) or getattr(part, "synchronizes", ""):
+        raise Skipped("its record declares what no graph can hold")
+    if subject.assembly().generators:
+        raise Skipped("it draws from a random stream of its own, which no graph can hold")
+    text = subject.plan(compile="step").explain()
+    (line,) = [line for line in text.splitlines() if line.startswith("compile ")]
+    if "whole steps" not in line:
+        raise Failed(f"{subject.what} keeps a step from being one graph: {line.partition('because ')[2]}")
+
+
+@check(*STEP)
+def trains_under_autocast(subject: Subject) -> None:
+    """It trains in bfloat16 as in float32, but for rounding."""
+    from ...api import train
+    from ..runs import lean
+
+    losses = []
+    with lean():
+        for precision in ("fp32", "bf16"):
+            config = subject.with_trainer(precision=precision, log_every=1, epochs=1)
+            run = train(config, root=_room(subject, "autocast") / precision, quiet=True)
+            losses.append([row["train/loss"] for row in run.history if "train/loss" in row])
+    plain, mixed = losses
+    if not all(map(math.isfinite, mixed)) or abs(mixed[0] - plain[0]) > 0.05 * max(1.0, abs(plain[0])):
+        raise Failed(
+            f"{subject.what}: the first loss is {mixed[0]:.4g} in bfloat16 and {plain[0]:.4g} in float32"
+        )
+
+
+@check("tracker")
+def follows_a_run(subject: Subject) -> None:
+    """It follows a whole run, from its start to its end, without failing."""
+    from ...api import train
+    from ..runs import plugins_once
+
+    said = io.StringIO()
+    with plugins_once(), contextlib.redirect_stderr(said):
+        run = train(subject.config, root=_room(subject, "tracker"), quiet=True)
+    failed = [line for line in said.getvalue().splitlines() if "switched off" in line]
+    if failed or run.status != "finished":
+        raise Failed(f"{subject.what}: {failed[0] if failed else f'the run ended as {run.status}'}")

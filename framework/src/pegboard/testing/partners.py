@@ -1,0 +1,282 @@
+"""The plainest part of every kind, to stand beside the one that is tested.
+
+A light module like that of any plugin: a config registers it by its path, `pegboard.testing.PARTNERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pegboard import (
+    Batch,
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    Ge,
+    Image,
+    Labels,
+    Model,
+    Objective,
+    ObjectivePart,
+    Optimizer,
+    Probe,
+    ProbePart,
+    Regularizer,
+    Schedule,
+    Series,
+    Spec,
+    Splits,
+    Tokens,
+    Tracker,
+    TrackerPart,
+    Trick,
+    Values,
+    Vector,
+    hookimpl,
+)
+from pegboard.regularizer import ROLES
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from pegboard import Peg
+
+INPUTS: dict[str, Spec] = {
+    "vector": Vector(4),
+    "image": Image(1, 8, 8),
+    "series": Series(6, 3),
+    "tokens": Tokens(7, 6),
+}
+TARGETS: dict[str, Spec] = {
+    "classes": Classes(3),
+    "two": Classes(2),
+    "labels": Labels(3),
+    "values": Values(1),
+}
+
+
+@dataclass(frozen=True)
+class PartnerData:
+    """Normal numbers and a target that follows from them."""
+
+    target: Literal["classes", "two", "labels", "values"] = "classes"  # what is to be predicted
+    inputs: Literal["vector", "image", "series", "tokens"] = "vector"  # what it is predicted from
+
+
+def data_spec(config: PartnerData) -> DataSpec:
+    return DataSpec((INPUTS[config.inputs],), TARGETS[config.target])
+
+
+def build_data(config: PartnerData, context: Context) -> Splits:
+    import torch
+
+    from pegboard import Resident
+
+    x = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
+    y = {
+        "classes": x[:, :3].argmax(1),
+        "two": (x[:, 0] > 0).long(),
+        "labels": (x[:, :3] > 0).float(),
+        "values": x.sum(1, keepdim=True),
+    }[config.target]
+    match INPUTS[config.inputs]:
+        case Tokens(vocab, length):
+            read = (x.repeat(1, length or 0)[:, :length].abs() * 2).long().clamp(max=(vocab or 0) - 1)
+        case entry:
+            shape = entry.example(1, "meta").shape[1:]
+            read = x.repeat(1, shape.numel())[:, : shape.numel()].reshape(-1, *shape)
+    train, val, test = (Resident([read[a:b]], y[a:b]) for a, b in ((0, 32), (32, 40), (40, 48)))
+    return Splits(spec=data_spec(config), train=train, val=val, test=test)
+
+
+@dataclass(frozen=True)
+class PartnerNet:
+    """One hidden layer with pegs, on whatever the inputs are, flattened."""
+
+    width: Annotated[int, Ge(1)] = 8  # units of the hidden layer
+
+
+def build_net(config: PartnerNet, context: Context) -> nn.Module:
+    from pegboard.testing.modules import Flat
+
+    inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
+    return Flat(sum(inputs), config.width, context.outputs or 1)
+
+
+@dataclass(frozen=True)
+class PartnerDescent:
+    """Gradient descent with momentum."""
+
+    lr: Annotated[float, Ge(0)] = 0.01  # length of a step
+
+
+def build_descent(
+    config: PartnerDescent, context: Context
+) -> Callable[[list[dict[str, Any]]], torch.optim.Optimizer]:
+    import torch
+
+    return lambda groups: torch.optim.SGD(groups, lr=config.lr, momentum=0.9, foreach=False)
+
+
+def momentum_update(optimizer: torch.optim.Optimizer, traced: bool) -> Any:
+    """The same update for a graph; a step that is not traced has `step`."""
+    from pegboard.testing.modules import momentum
+
+    return momentum(optimizer) if traced else None
+
+
+@dataclass(frozen=True)
+class PartnerRate:
+    """A rate that falls to half."""
+
+
+def build_rate(config: PartnerRate, context: Context) -> Callable[[int], float]:
+    return lambda step: 1 - 0.5 * step / max(context.steps or 1, 1)
+
+
+@dataclass(frozen=True)
+class PartnerLoss:
+    """Cross entropy, or squares where the target is no class."""
+
+
+def build_loss(config: PartnerLoss, context: Context) -> Objective:
+    from pegboard.testing.modules import PlainLoss
+
+    return PlainLoss(context.spec.target)
+
+
+@dataclass(frozen=True)
+class PartnerTracker:
+    """Keeps nothing."""
+
+
+@dataclass(frozen=True)
+class PartnerProbe:
+    """Counts the parameters."""
+
+
+class CountProbe(Probe):
+    def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
+        return {"parameters": float(sum(p.numel() for p in model.parameters()))}
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Multiplies something by a number, so that the order of two of them and of others shows."""
+
+    by: float = 0.9  # the number
+    plus: float = 0.01  # what is added afterwards
+
+
+class FactorTrick(Trick):
+    """Acts in one stage, as a subclass that `acting` makes."""
+
+    def __init__(self, config: Factor) -> None:
+        self.by, self.plus = config.by, config.plus
+
+    def change(self, x: Tensor) -> Tensor:
+        return x * self.by + self.plus if x.is_floating_point() else x
+
+
+def _hang(self: FactorTrick, peg: Peg) -> nn.Module:
+    from pegboard.testing.modules import Affine
+
+    return Affine(self.by, self.plus)
+
+
+def _edit_model(self: FactorTrick, model: nn.Module) -> None:
+    for p in model.parameters():
+        p.data = self.change(p.data)
+
+
+def _edit_groups(self: FactorTrick, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**g, "decoupled_decay": g.get("decoupled_decay", 0.0) + self.plus} for g in groups]
+
+
+def _edit_batch(self: FactorTrick, batch: Batch) -> Batch:
+    return batch._replace(inputs=tuple(self.change(x) for x in batch.inputs))
+
+
+def _edit_target(self: FactorTrick, target: Tensor) -> Tensor:
+    return self.change(target)
+
+
+def _edit_loss(self: FactorTrick, loss: Tensor, output: Any, batch: Batch) -> Tensor:
+    changed: Tensor = self.change(loss) + self.plus * output.square().mean()
+    return changed
+
+
+def _edit_grads(self: FactorTrick, params: list[nn.Parameter]) -> None:
+    for p in params:
+        if p.grad is not None:
+            p.grad = self.change(p.grad)
+
+
+def _after_step(self: FactorTrick, model: nn.Module) -> None:
+    _edit_model(self, model)
+
+
+def _after_eval(self: FactorTrick, metrics: Mapping[str, float]) -> None:
+    return None
+
+
+ACTS: dict[str, Callable[..., Any]] = {
+    "hang": _hang, "edit_model": _edit_model, "edit_groups": _edit_groups, "edit_batch": _edit_batch,
+    "edit_target": _edit_target, "edit_loss": _edit_loss, "edit_grads": _edit_grads,
+    "after_step": _after_step, "after_eval": _after_eval,
+}  # fmt: skip
+
+
+def acting(name: str, stage: str, role: str, **more: Any) -> Regularizer[Factor]:
+    """A trick that acts in one stage."""
+    kind = type(f"Factor{name}", (FactorTrick,), {stage: ACTS[stage]})
+
+    def build(config: Factor, context: Context) -> Trick:
+        trick: Trick = kind(config)
+        return trick
+
+    return Regularizer(name, Factor, build, stages={stage: role}, neutral={"by": 1.0, "plus": 0.0}, **more)
+
+
+@hookimpl
+def pegboard_datasets() -> list[Dataset[Any]]:
+    return [Dataset("partner", PartnerData, build_data, spec=data_spec)]
+
+
+@hookimpl
+def pegboard_models() -> list[Model[Any]]:
+    return [Model("partner", PartnerNet, build_net, pegs=("input", "affine", "hidden"))]
+
+
+@hookimpl
+def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
+    return [
+        Optimizer("partner", PartnerDescent, build_descent, functional=momentum_update),
+        Schedule("partner", PartnerRate, build_rate),
+    ]
+
+
+@hookimpl
+def pegboard_objectives() -> list[ObjectivePart[Any]]:
+    return [ObjectivePart("partner", PartnerLoss, build_loss, soft=True)]
+
+
+@hookimpl
+def pegboard_trackers() -> list[TrackerPart[Any]]:
+    return [TrackerPart("partner", PartnerTracker, lambda config, context: Tracker())]
+
+
+@hookimpl
+def pegboard_probes() -> list[ProbePart[Any]]:
+    return [ProbePart("partner", PartnerProbe, lambda config, context: CountProbe())]
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[Any]]:
+    """One trick for every role of every stage: `partner_edit_grads_clip`."""
+    roles = [role for stage in ROLES.values() for role in stage]
+    return [acting(f"partner_{role.stage}_{role.name}", role.stage, role.name) for role in roles]

@@ -1,0 +1,183 @@
+"""Short runs for the checks: cut at chosen instants, and compared exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from safetensors.torch import load_file
+
+from .. import training
+from ..api import Run, resume, train
+from ..engine import checkpoint
+from ..engine.loop import Interrupted, Loop
+from ..planning import Plan
+from ..registry import Registry
+
+Config = dict[str, Any]
+
+
+@contextmanager
+def plugins_once() -> Iterator[None]:
+    """Look for plugins once and not for every config."""
+    discover: Any = functools.cache(Registry.discover)
+
+    def cached(local: Sequence[Any] = (), **more: Sequence[str] | None) -> Registry:
+        names = {key: given if given is None else tuple(given) for key, given in more.items()}
+        found: Registry = discover(tuple(local), **names)
+        return found
+
+    with patch.object(Registry, "discover", cached):
+        yield
+
+
+@contextmanager
+def lean() -> Iterator[None]:
+    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw its curves."""
+    with (
+        plugins_once(),
+        patch.object(Plan, "explain", lambda plan: "a plan\n"),
+        patch.object(training, "draw_curves", lambda rows, path, title: path),
+    ):
+        yield
+
+
+class Tapped:
+    """A source that says when it is read."""
+
+    def __init__(self, source: Any, tell: Callable[[], None]) -> None:
+        self.source, self.tell = source, tell
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def gather(self, index: torch.Tensor) -> Any:
+        self.tell()
+        return self.source.gather(index)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+
+@contextmanager
+def watched(cut: int | None = None) -> Iterator[list[str]]:
+    """Note what runs do (`train` and `val` for a batch read, `save`), and send SIGTERM at event `cut`."""
+    events: list[str] = []
+
+    class Watched(Loop):
+        training = False
+
+        def __init__(self, assembly: Any, splits: Any, *more: Any) -> None:
+            taps = {"train": Tapped(splits.train, lambda: self.tell("train"))}
+            if splits.val is not None:
+                taps["val"] = Tapped(splits.val, lambda: self.tell("val"))
+            super().__init__(assembly, dataclasses.replace(splits, **taps), *more)
+
+        def tell(self, what: str) -> None:
+            if self.training:  # afterwards nobody waits for signals
+                events.append(what)
+                if len(events) - 1 == cut:
+                    os.kill(os.getpid(), signal.SIGTERM)
+
+        def run(self) -> str | None:
+            self.training = True
+            try:
+                return super().run()
+            finally:
+                self.training = False
+
+        def state_dict(self) -> dict[str, Any]:
+            self.tell("save")
+            return super().state_dict()
+
+    with patch.object(training, "Loop", Watched):
+        yield events
+
+
+def whole(config: Config, root: Path) -> tuple[Path, list[str]]:
+    """A run that nothing interrupts, and its events."""
+    with watched() as events:
+        return train(config, root=root, quiet=True).folder, events
+
+
+def cut_and_resumed(config: Config, root: Path, cut: int) -> Path:
+    """The run folder of a run that was interrupted at one of its events and resumed."""
+    with watched(cut):
+        try:
+            return train(config, root=root, quiet=True).folder  # a last save cannot be interrupted
+        except Interrupted as stopped:
+            folder = next(path for path in root.glob("*/2*") if str(path) in str(stopped))
+    with watched():  # data that is watched goes into graphs by another way, which may round otherwise
+        return resume(folder, quiet=True, local=config.get("plugins", {}).get("local", ())).folder
+
+
+def points(events: Sequence[str], count: int, turn: int = 0) -> list[int]:
+    """Some events to interrupt: first those of different character, beginning at `turn`, then others."""
+    train = [i for i, what in enumerate(events) if what == "train"]
+    val = [i for i, what in enumerate(events) if what == "val"]
+    saves = [i for i, what in enumerate(events) if what == "save"]
+    named = [
+        train[1],  # the second batch of the first update
+        *val[:1],  # the first evaluation
+        saves[len(saves) // 2],  # a save in the middle
+        max((i for i in train if val and i < val[0]), default=train[-1]),  # the last batch of an epoch
+        train[len(train) // 2],
+        *val[-1:],  # the last evaluation
+        train[-1],  # the last update
+        train[0],
+        saves[0],
+        saves[-1],
+    ]
+    named = list(dict.fromkeys(named))
+    turned = [named[(turn + i) % len(named)] for i in range(len(named))]
+    step = max(len(events) // max(count, 1), 1)
+    return list(dict.fromkeys((*turned, *range(0, len(events), step), *range(len(events)))))[:count]
+
+
+def differences(one: Path, two: Path) -> list[str]:
+    """What differs between two runs that should have ended alike, in words; nothing where nothing does."""
+    found = []
+    for which in ("last", "best"):
+        places = [path / "checkpoints" / which for path in (one, two)]
+        weights = [load_file(place / checkpoint.WEIGHTS) for place in places]
+        states = [torch.load(place / checkpoint.STATE, weights_only=True) for place in places]
+        for state in states:
+            state["compiled"] = state["compiled"]["level"]  # graphs are made anew after a resume
+        manifests = [json.loads((place / checkpoint.MANIFEST).read_text()) for place in places]
+        figures = [{k: m[k] for k in ("step", "epoch", "figures", "parts")} for m in manifests]
+        found += [f"{which} weights{path}" for path in unequal(*weights)]
+        found += [f"{which} state{path}" for path in unequal(*states)]
+        found += [f"{which} manifest{path}" for path in unequal(*figures)]
+    found += [f"history{path}" for path in unequal(Run(one).history, Run(two).history)]
+    endings = [{k: Run(p).summary.get(k) for k in ("status", "why", "figures")} for p in (one, two)]
+    return found + [f"summary{path}" for path in unequal(*endings)]
+
+
+def unequal(a: Any, b: Any) -> Iterator[str]:
+    """The paths at which two values differ by a bit."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        same = a.dtype == b.dtype and a.shape == b.shape
+        if not same or not torch.equal(a.nan_to_num(), b.nan_to_num()):
+            yield ""
+    elif isinstance(a, dict) and isinstance(b, dict):
+        for key in {**a, **b}:
+            if key not in a or key not in b:
+                yield f".{key}"
+            else:
+                yield from (f".{key}{path}" for path in unequal(a[key], b[key]))
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if len(a) != len(b):
+            yield f" of {len(a)} and {len(b)}"
+        for i, (x, y) in enumerate(zip(a, b, strict=False)):
+            yield from (f"[{i}]{path}" for path in unequal(x, y))
+    elif a != b and not (a != a and b != b):
+        yield f" {a!r} and {b!r}"

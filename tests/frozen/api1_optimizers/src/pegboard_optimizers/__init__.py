@@ -1,0 +1,151 @@
+"""The optimizers of torch.optim that train dense parameters, and schedules. No torch at import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pegboard import Context, Facts, Optimizer, PegboardError, Problem, Schedule, hookimpl
+
+from . import configs, schedules
+from .schedules import Factor
+
+if TYPE_CHECKING:
+    import torch
+
+    Factory = Callable[[list[dict[str, Any]]], torch.optim.Optimizer]
+
+
+def factory(name: str) -> Callable[[Any, Context], Factory]:
+    """A build function for the optimizer that torch.optim has under this name."""
+
+    def build(config: Any, context: Context) -> Factory:
+        from . import factories
+
+        if name == "Muon":
+            return partial(factories.muon, config)
+        if name == "LBFGS":
+            return partial(factories.lbfgs, config)
+        return partial(factories.plain, name, config)
+
+    return build
+
+
+def check_sgd(config: configs.Sgd, facts: Facts) -> Iterable[Problem]:
+    if config.nesterov and config.momentum == 0:
+        yield Problem(
+            "nesterov needs momentum, and there is none", "nesterov", hint="set momentum, as in 0.9"
+        )
+    if config.nesterov and config.dampening != 0:
+        yield Problem(
+            f"nesterov allows no dampening, and it is {config.dampening}", "dampening", expected="0"
+        )
+
+
+def check_rprop(config: configs.Rprop, facts: Facts) -> Iterable[Problem]:
+    if config.step_sizes[0] > config.step_sizes[1]:
+        yield Problem(
+            f"the smallest step {config.step_sizes[0]} is larger than the largest {config.step_sizes[1]}",
+            "step_sizes",
+            expected="the smallest first",
+        )
+
+
+def check_step(config: schedules.Step, facts: Facts) -> Iterable[Problem]:
+    if config.at and config.every is not None:
+        yield Problem("both every and at say when to drop", "at", hint="leave one of them out")
+    if config.at and min(config.at) <= config.warmup:
+        yield Problem(
+            f"the drop at step {min(config.at)} is not after the ramp of {config.warmup} steps",
+            "at",
+            expected=f"steps above {config.warmup}",
+        )
+
+
+def _remaining(part: str, warmup: int, context: Context, instead: str = "") -> int:
+    """How many steps are left after the ramp."""
+    if context.steps is None:
+        raise PegboardError(
+            f"the schedule {part} needs to know how many updates the run will make, and nothing says it.\n"
+            f"Set trainer.steps or trainer.epochs{instead}."
+        )
+    return max(context.steps - warmup, 1)
+
+
+def build_constant(config: schedules.Constant, context: Context) -> Factor:
+    return schedules.warm(schedules.constant, config.warmup)
+
+
+def build_linear(config: schedules.Linear, context: Context) -> Factor:
+    steps = config.steps or _remaining("linear", config.warmup, context, ", or the schedule's own steps")
+    return schedules.warm(partial(schedules.linear, steps=steps, end=config.end), config.warmup)
+
+
+def build_cosine(config: schedules.Cosine, context: Context) -> Factor:
+    steps = config.steps or _remaining("cosine", config.warmup, context, ", or the schedule's own steps")
+    return schedules.warm(partial(schedules.cosine, steps=steps, end=config.end), config.warmup)
+
+
+def build_step(config: schedules.Step, context: Context) -> Factor:
+    if config.at:
+        # Places are counted from the start of the run, the schedule from the end of the ramp.
+        at = tuple(sorted(place - config.warmup for place in config.at))
+        return schedules.warm(partial(schedules.drops_at, at=at, gamma=config.gamma), config.warmup)
+    every = config.every
+    if every is None:
+        every = max(_remaining("step", config.warmup, context, ", or the schedule's every or at") // 3, 1)
+    return schedules.warm(partial(schedules.drops, every=every, gamma=config.gamma), config.warmup)
+
+
+def build_exponential(config: schedules.Exponential, context: Context) -> Factor:
+    gamma = config.gamma
+    if gamma is None:
+        gamma = config.end ** (
+            1 / _remaining("exponential", config.warmup, context, ", or the schedule's gamma")
+        )
+    return schedules.warm(partial(schedules.exponential, gamma=gamma), config.warmup)
+
+
+def build_inverse_time(config: schedules.InverseTime, context: Context) -> Factor:
+    function = schedules.recursive_inverse_time if config.recursive else schedules.inverse_time
+    return schedules.warm(partial(function, rate=config.rate, power=config.power), config.warmup)
+
+
+def build_one_cycle(config: schedules.OneCycle, context: Context) -> Factor:
+    cycle = partial(
+        schedules.one_cycle,
+        steps=_remaining("one_cycle", config.warmup, context),
+        pct_start=config.pct_start,
+        anneal=config.anneal,
+        div_factor=config.div_factor,
+        final_div_factor=config.final_div_factor,
+    )
+    return schedules.warm(cycle, config.warmup)
+
+
+@hookimpl
+def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
+    return [
+        Optimizer("sgd", configs.Sgd, factory("SGD"), check=check_sgd),
+        Optimizer("adam", configs.Adam, factory("Adam")),
+        Optimizer("adamw", configs.AdamW, factory("AdamW")),
+        Optimizer("nadam", configs.NAdam, factory("NAdam")),
+        Optimizer("radam", configs.RAdam, factory("RAdam")),
+        Optimizer("adamax", configs.Adamax, factory("Adamax")),
+        Optimizer("adadelta", configs.Adadelta, factory("Adadelta")),
+        Optimizer("adagrad", configs.Adagrad, factory("Adagrad")),
+        Optimizer("asgd", configs.Asgd, factory("ASGD"), synchronizes=True),
+        Optimizer("rmsprop", configs.RmsProp, factory("RMSprop")),
+        Optimizer("rprop", configs.Rprop, factory("Rprop"), check=check_rprop),
+        Optimizer("adafactor", configs.Adafactor, factory("Adafactor"), synchronizes=True),
+        Optimizer("muon", configs.Muon, factory("Muon")),
+        Optimizer("lbfgs", configs.Lbfgs, factory("LBFGS"), closure=True, synchronizes=True),
+        Schedule("constant", schedules.Constant, build_constant),
+        Schedule("linear", schedules.Linear, build_linear),
+        Schedule("step", schedules.Step, build_step, check=check_step),
+        Schedule("cosine", schedules.Cosine, build_cosine),
+        Schedule("exponential", schedules.Exponential, build_exponential),
+        Schedule("inverse_time", schedules.InverseTime, build_inverse_time),
+        Schedule("one_cycle", schedules.OneCycle, build_one_cycle),
+    ]

@@ -1,0 +1,109 @@
+"""A third party's plugin with sound types; `acme_wrong.py` is the same with five mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pegboard import (
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    Facts,
+    Model,
+    Problem,
+    Regularizer,
+    Splits,
+    Tracker,
+    TrackerPart,
+    Trick,
+    Vector,
+    hookimpl,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A wide model."""
+
+    width: int = 8  # units
+
+
+@dataclass(frozen=True)
+class Deep:
+    """A deep model."""
+
+    depth: int = 2  # layers
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points in a plane."""
+
+    count: int = 100  # how many
+
+
+@dataclass(frozen=True)
+class Still:
+    """Changes nothing."""
+
+
+def build_wide(config: Wide, context: Context) -> nn.Module:
+    from torch import nn
+
+    return nn.Linear(context.spec.inputs[0].size or 1, config.width)
+
+
+def build_deep(config: Deep, context: Context) -> nn.Sequential:
+    from torch import nn
+
+    return nn.Sequential(*(nn.Identity() for _ in range(config.depth)))
+
+
+def check_deep(config: Deep, facts: Facts) -> Iterable[Problem]:
+    if config.depth > 9:
+        yield Problem("too deep", "depth")
+
+
+def spec_points(config: Points) -> DataSpec:
+    return DataSpec((Vector(2),), Classes(2))
+
+
+def build_points(config: Points, context: Context) -> Splits:
+    raise NotImplementedError
+
+
+def build_still(config: Still, context: Context) -> Trick:
+    return Trick()
+
+
+def build_silent(config: Still, context: Context) -> Tracker:
+    return Tracker()
+
+
+@hookimpl
+def pegboard_models() -> list[Model[Any]]:
+    return [
+        Model("wide", Wide, build_wide, inputs=(Vector,)),
+        Model("deep", Deep, build_deep, check=check_deep),
+    ]
+
+
+@hookimpl
+def pegboard_datasets() -> list[Dataset[Any]]:
+    return [Dataset("points", Points, build_points, spec=spec_points)]
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[Any]]:
+    return [Regularizer("still", Still, build_still, stages={"hang": "drop"})]
+
+
+@hookimpl
+def pegboard_trackers() -> list[TrackerPart[Any]]:
+    return [TrackerPart("silent", Still, build_silent)]
