@@ -36,7 +36,7 @@ prove: $(READY) ## run the long proofs of docs/reliability.md, and write their r
 lint: $(READY) ## ruff and mypy --strict on the core and every plugin
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy --strict $(SOURCES)
+	@$(BIN)/mypy --strict $(SOURCES) $(wildcard docs/examples/plugins/*/src)
 
 format: $(READY) ## let ruff format and mend what it can
 	@$(BIN)/ruff format .

@@ -10,11 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pegboard.cli import COMMANDS
 from sandbox import PROJECTS, ROOT, Sandbox, build_wheels, requirements
 
 TABLES = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in PROJECTS]
 PLUGINS = {table["name"]: table["entry-points"]["pegboard"] for table in TABLES if "entry-points" in table}
-COMMANDS = ("train", "eval", "predict", "explain", "check", "show", "plugins", "schema", "zoo")
 CONFIGS = [path for path in sorted((ROOT / "configs").glob("*.yaml")) if "\nmodel:" in path.read_text()]
 HEAVY = re.compile(r"\| +(torch|numpy|matplotlib|pandas|sklearn|scipy|datasets|wandb|torchmetrics)\n")
 

@@ -399,7 +399,7 @@ def test_command_tells_what_it_wrote_and_what_comes_next(
         (["regulariser", "max_norm"], ["unknown kind 'regulariser', did you mean 'regularizer'?"]),
         (["trick", "max_norm"], ["did you mean 'regularizer'?", "kinds: model, optimizer"]),
         (["model", "MaxNorm"], ["'MaxNorm' is no name for a part, did you mean 'max_norm'?"]),
-        (["model", "2d"], ["'2d' is no name for a part; expected words"]),
+        (["model", "2d"], ["'2d' is no name for a part\n    expected words"]),
         (["model", "a" * 33], ["32 characters at most"]),
         (["model", "lambda"], ["'lambda' is a word of Python or YAML"]),
         (["model", "none"], ["'none' is a word of Python or YAML"]),

@@ -110,13 +110,13 @@ class Draft:
         """All that is wrong with what was asked for; nothing where it can be written."""
         if self.kind not in KINDS:
             near = [CALLED[self.kind]] if self.kind in CALLED else nearest(self.kind, KINDS)
-            yield f"unknown kind {self.kind!r}{_hint(near)}; kinds: {', '.join(KINDS)}"
+            yield f"unknown kind {self.kind!r}{_hint(near)}\n    kinds: {', '.join(KINDS)}"
         fine = _fine(self.given, "[_-]", LONGEST)
         if not fine:
             near = [mended.replace("-", "_")] if (mended := _mended(self.given)) else []
             yield (
-                f"{self.given!r} is no name for a part{_hint(near)}; expected words of lower case letters "
-                f"and digits with _ or - between them, {LONGEST} characters at most, as in max_norm"
+                f"{self.given!r} is no name for a part{_hint(near)}\n    expected words of lower case "
+                f"letters and digits with _ or - between them, {LONGEST} characters at most, as in max_norm"
             )
         else:
             yield from self._wrong_name()
@@ -143,7 +143,7 @@ class Draft:
         if not _fine(self.dist, "-", 2 * LONGEST):
             near = [mended] if (mended := _mended(self.dist)) else []
             yield (
-                f"{self.dist!r} is no name for a distribution{_hint(near)}; expected words of lower case "
+                f"{self.dist!r} is no name for a distribution{_hint(near)}\n    expected words of lower case "
                 "letters and digits with - between them, as in acme-max-norm"
             )
         elif self.module in sys.stdlib_module_names or keyword.iskeyword(self.module):

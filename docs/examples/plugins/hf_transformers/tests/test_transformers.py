@@ -25,7 +25,10 @@ def classifier(padding: int = PAD, **fields: Any) -> nn.Module:
     torch.manual_seed(0)
     given = {"width": 8, "layers": 2, "heads": 2, **fields}
     context = Context(spec=DataSpec((Tokens(11, 9, padding),), Classes(4)), outputs=4)
-    return build(Transformers(**given), context).eval()
+    model = build(Transformers(**given), context).eval()
+    for parameter in model.parameters():  # large enough for every symbol to matter
+        nn.init.normal_(parameter)
+    return model
 
 
 def sentences() -> Tensor:

@@ -145,7 +145,8 @@ def load_network(name: str, symbols: Tokens, outputs: int, *, meta: bool) -> tup
     except (OSError, ValueError) as error:
         raise PegboardError(
             f"model.pretrained: cannot load {name!r}: {str(error).strip().splitlines()[0]}\n"
-            "  expected: a folder that save_pretrained wrote, or a name of the hub and a network to reach it"
+            "  expected: a folder that save_pretrained wrote, or a name of the hub and a network to reach it\n"
+            "  without one, HF_HUB_OFFLINE=1 looks at once among the files that were fetched before"
         ) from error
     if network.config.pad_token_id is None:
         network.config.pad_token_id = symbols.padding
