@@ -106,12 +106,12 @@ def test_pairs_of_the_registry_do_not_depend_on_their_order(shelf: Path) -> None
 def test_pairs_of_every_stage_do_not_depend_on_their_order(shelf: Path) -> None:
     dice = random.Random(1)
     results = [compare(pair, shelf) for pair in dice.sample(pairs(), 30)]
-    pairs = (
+    meeting = (
         ("partner_edit_grads_clip", "toy_second_clip"),
         ("toy_alone", "dropout"),
         ("toy_late_noise", "partner_edit_grads_noise"),
     )
-    results += [compare(pair, shelf) for pair in pairs]
+    results += [compare(pair, shelf) for pair in meeting]
     assert results[-3:] == ["refused, naming both", "refused, naming both", "trained"]
 
 
