@@ -84,7 +84,7 @@ def test_every_peg_is_on_the_way_to_the_logits(architecture: str) -> None:
     assert torch.equal(plain(tokens), before)
 
 
-@EACH
+@pytest.mark.parametrize("architecture", ["roberta", "gpt2", "llama"])
 def test_a_step_never_waits_for_the_device(architecture: str) -> None:
     model = {"name": "transformers", "architecture": architecture, "width": 8, "layers": 1, "heads": 2}
     assert "waits" not in plan(partner_config(model=model, data=TOKENS)).explain()
