@@ -6,9 +6,9 @@ import functools
 import io
 import math
 import multiprocessing
-import pickle
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from ..kit import Failed, Skipped, check
@@ -137,7 +137,7 @@ def _through_file(state: Any) -> Any:
         torch.save(state, file)
         file.seek(0)
         return torch.load(file, weights_only=True)
-    except (pickle.PickleError, AttributeError, TypeError) as error:
+    except Exception as error:  # of pickle, or of whatever the state holds
         raise Failed(f"its state does not survive a file: {str(error).splitlines()[0]}") from error
 
 
@@ -206,7 +206,7 @@ def works_in_spawned_workers(subject: Subject) -> None:
     source = subject.splits().train
     rows = list(range(min(len(source), 8)))
     try:
-        payload = pickle.dumps((source, rows))
+        ForkingPickler.dumps(source)
     except Exception as error:
         raise Failed(
             f"{subject.what}: its samples cannot be sent to a worker: {type(error).__name__}: {error}; "
@@ -215,7 +215,7 @@ def works_in_spawned_workers(subject: Subject) -> None:
     if subject.plugin.version == "local":
         raise Skipped("it can be sent to a worker, but a local file is no module that one could import")
     try:
-        there = _elsewhere().submit(_read_there, payload).result(timeout=120)
+        there = _elsewhere().submit(_read_there, source, rows).result(timeout=120)
     except Exception as error:
         raise Failed(f"{subject.what}: reading in a worker fails: {type(error).__name__}: {error}") from error
     if list(unequal(list(_rows(source, rows)), list(there))):
@@ -227,8 +227,7 @@ def _elsewhere() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
 
-def _read_there(payload: bytes) -> tuple[Any, ...]:
-    source, rows = pickle.loads(payload)
+def _read_there(source: Source, rows: list[int]) -> tuple[Any, ...]:
     return tuple(_rows(source, rows))
 
 
