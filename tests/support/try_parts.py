@@ -14,11 +14,13 @@ import traceback
 def main(distribution: str) -> None:
     import pegboard
     from pegboard.testing import Kit
+    from pegboard.testing.runs import lean
 
     for subject in Kit(distribution).subjects()[1:]:
         wrong = None
         try:
-            pegboard.train(subject.with_trainer(epochs=None, steps=2))
+            with lean():
+                pegboard.train(subject.with_trainer(epochs=None, steps=2))
         except BaseException:
             wrong = traceback.format_exc()
         print(json.dumps({"part": f"{subject.part.kind} {subject.part.name}", "wrong": wrong}), flush=True)

@@ -91,7 +91,7 @@ def order_does_not_matter(subject: Subject) -> None:
         raise Failed(f"{subject.what} beside {', '.join(beside)}: listed in another order, {found} differ")
 
 
-@check(*STEP, level="advised")
+@check("model", "optimizer", "regularizer", "objective", level="advised")  # rates are given to a graph
 def compiles_whole(subject: Subject) -> None:
     """A whole step with it is one graph for the compiler, without breaks."""
     part: Any = subject.part
