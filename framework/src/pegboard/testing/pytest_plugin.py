@@ -12,7 +12,7 @@ from .kit import Case, Kit, Outcome
 if TYPE_CHECKING:
     import pytest
 
-ADVICE: list[Outcome] = []  # of this session: what was advised and is not so
+ADVICE: list[Outcome] = []  # what was advised and is not so, for the summary
 
 
 class ConformanceWarning(UserWarning):
