@@ -176,3 +176,33 @@ class Probe:
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
         """Named figures."""
         raise NotImplementedError
+
+
+class Reference(Probe):
+    """The exact optimum of a problem, beside which a run is measured, as that of least squares."""
+
+    formula: str = ""  # what it minimises, in terms of f(x), y and the parameters
+
+    def solve(self, model: nn.Module, train: Batch) -> nn.Module:
+        """The optimum over all training samples, as a model like the one given, which stays as it is."""
+        raise NotImplementedError
+
+    def value(self, model: nn.Module, train: Batch) -> float:
+        """What it minimises, at a model."""
+        raise NotImplementedError
+
+    def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
+        """The value at the model, the least one, and how far they are apart."""
+        import copy
+
+        import torch
+
+        model = copy.deepcopy(model).cpu().eval()
+        train = splits.train.to("cpu").gather(torch.arange(len(splits.train)))
+        return self.gap(model, self.solve(model, train), train)
+
+    def gap(self, model: nn.Module, best: nn.Module, train: Batch) -> dict[str, float]:
+        """The figures of `measure`, where the optimum is known."""
+        objective, optimum = self.value(model, train), self.value(best, train)
+        figures = {"objective": objective, "optimum": optimum, "gap": objective - optimum}
+        return figures | ({"relative": objective / optimum - 1} if optimum else {})

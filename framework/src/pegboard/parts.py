@@ -17,6 +17,7 @@ from .specs import DataSpec, Spec
 
 if TYPE_CHECKING:
     import torch
+    from matplotlib.figure import Figure
 
     from .contracts import Objective, Probe, Splits, Tracker, Update  # noqa: F401
     from .regularizer import Trick  # noqa: F401
@@ -117,6 +118,7 @@ class Context:
     steps: int | None = None
     epochs: int | None = None
     folder: Path | None = None  # the run folder, None while planning
+    fold: tuple[int, int] | None = None  # number and count, where a data set is cut for cross-validation
     rank: int = 0
     world: int = 1
     generators: dict[str, torch.Generator] = field(default_factory=dict)
@@ -248,6 +250,9 @@ class Dataset(Part[C, "Splits"]):
     )
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)
+    folds: bool = field(default=False, kw_only=True)  # `build` cuts as `context.fold` says, before it scales
+    # Draws on an empty figure what the data set stands for; None: the core draws by the spec.
+    plot: Callable[[Splits, Figure], None] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -274,3 +279,5 @@ class ProbePart(Part[C, "Probe"]):
     """Builds a `Probe`: a measurement on a trained run."""
 
     kind: ClassVar[str] = "probe"
+
+    reference: bool = field(default=False, kw_only=True)  # builds a `Reference`, which a config may name
