@@ -53,7 +53,7 @@ wheels: $(READY) ## build every wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PROJECTS))
 	@ls dist/*.whl
 
-catalogue: $(READY) ## say which entries of the catalogue have tests; ARGS=dropout lists one home
+catalogue: $(READY) ## count the entries of the catalogue; ARGS=dropout lists a home, ARGS=--record writes docs/catalogue.md
 	@$(BIN)/python tests/support/catalogue.py $(ARGS)
 
 zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files

@@ -17,6 +17,7 @@ from typing import Any
 
 import pegboard
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from pegboard import hookspecs
@@ -24,7 +25,7 @@ from pegboard.cli import make_parser
 from pegboard.cli.show import _example, _facts
 from pegboard.config.fields import Field, _comments, describe
 from pegboard.config.nodes import Plugins, Trainer
-from pegboard.config.sections import OPTIONS, section
+from pegboard.config.sections import OPTIONS, in_configs, section
 from pegboard.hook_checks import HOOKS
 from pegboard.parts import Part
 from pegboard.registry import KINDS, Entry, Registry
@@ -34,6 +35,7 @@ from pegboard.testing import checks as _checks  # noqa: F401  registers them
 HOOK = {cls.kind: hook for hook, classes in HOOKS.items() for cls in classes}
 RECORDS = [cls.__name__ for cls in KINDS.values()]
 WIDE = 88  # characters of a line of usage
+OUTSIDE = re.compile(r"\[(?P<text>[^\]\n]*)\]\((?P<place>\.\./[^)#\s]+)\)")  # a link upwards
 
 # The sections of the public names, by the module that they are from.
 TITLES = {
@@ -77,8 +79,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the table of checks where a page asks for it."""
-    return markdown.replace("<!-- made: checks -->", checks_table())
+    """Put the table of checks where a page asks for it; of a link to a file that is no page, its text."""
+
+    def text(found: re.Match[str]) -> str:
+        target = Path(config.docs_dir, page.file.src_uri).parent / found["place"]
+        if target.resolve().is_relative_to(Path(config.docs_dir).resolve()):
+            return found[0]
+        if not target.is_file():
+            raise PluginError(f"{page.file.src_uri}: no file {found['place']}")
+        return found["text"].replace(r"\_", r"\_<wbr>")  # names of tests are long
+
+    return OUTSIDE.sub(text, markdown).replace("<!-- made: checks -->", checks_table())
 
 
 def pages() -> dict[str, str]:
@@ -143,7 +154,9 @@ def kind_page(kind: str, registry: Registry) -> Iterator[str]:
         yield table([kind, "what it is", "distribution"], rows)
     else:
         yield "No installed plugin offers one."
-    named = f"A config names one in `{section(kind)}`. " if kind != "probe" else "No config names one. "
+    named = f"A config names one in `{section(kind)}`. "
+    if kind == "probe":
+        named = "`pegboard probe RUN NAME` measures with one; a config names a reference in `reference`. "
     yield (
         f"{named}A plugin offers one with the hook [{HOOK[kind]}](../reference/hooks.md#{HOOK[kind]}). "
         "The same in a terminal, for what is installed there: `pegboard show NAME`."
@@ -173,7 +186,7 @@ def part_section(name: str, entry: Entry) -> Iterator[str]:
     if why := getattr(part, "synchronizes", ""):
         said.append(f"- waits for the device: {prose(why)}")
     yield "\n".join(said)
-    if part.kind != "probe":  # which no config names
+    if in_configs(part):
         yield fenced("yaml", _example(name, part.kind, fields))
 
 

@@ -12,7 +12,7 @@ from pegboard.config.check import check
 from pegboard.contracts import Objective
 from pegboard.data import Resident
 from pegboard.engine.evaluate import evaluate
-from pegboard.engine.loop import choose_monitor
+from pegboard.engine.monitor import choose_monitor
 from pegboard.engine.precision import choose_precision
 from pegboard.errors import PegboardError
 from pegboard.planning import assemble, make_plan

@@ -371,7 +371,7 @@ class Crossed(Objective):
 def test_predictions_come_in_the_order_of_the_samples_from_batches_of_like_lengths() -> None:
     rows, precision = made(100), choose_precision("fp32", "cpu")
     source, model = Ragged([Sequences.join(rows, 0)], torch.arange(100)), Lengths()
-    output, target = collect(model, source, 8, "cpu", precision)
+    output, target, _ = collect(model, source, 8, "cpu", precision)
     assert output[:, 0].tolist() == [len(row) for row in rows]
     assert target is not None and target.tolist() == list(range(100))
     lengths = sorted((max(len(row), 1) for row in rows), reverse=True)
@@ -395,10 +395,10 @@ def test_a_loss_over_steps_is_that_of_the_same_batches_padded() -> None:
     padded = ragged.padded(DataSpec((Tokens(90, 40, 0),), Tokens(90, 40, -100)))
     found = [evaluate(model, Crossed(), {}, source, 8, "cpu", precision) for source in (ragged, padded)]
     assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-6)
-    output, target = collect(model, ragged, 8, "cpu", precision)
+    output, target, _ = collect(model, ragged, 8, "cpu", precision)
     longest = max(map(len, rows))
     assert target is not None and output.shape == (100, longest, 90)
     assert target.tolist() == by_hand(rows, -100)
-    whole, _ = collect(model, padded, 8, "cpu", precision)
+    whole, _, _ = collect(model, padded, 8, "cpu", precision)
     there = target != -100
     torch.testing.assert_close(output[there], whole[:, :longest][there])

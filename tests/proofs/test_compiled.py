@@ -186,6 +186,18 @@ def test_a_graph_that_is_made_again_is_reported(tmp_path: Path) -> None:
     assert again.startswith("step 17: ") and "factor" in again
 
 
+@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.usefixtures("only_traced")
+def test_another_size_of_batches_is_another_graph_and_nothing_is_made_again(
+    together: int, tmp_path: Path
+) -> None:
+    data = {"name": "partner", "batch_size": 3, "batch_schedule": {1: 5, 2: 8, 3: "all"}}
+    trainer = {"epochs": 5, "steps_per_call": together, "accumulate": 2}
+    gap, made = pair(odd(data=data | {"sampling": "balanced"}, trainer=trainer), tmp_path)
+    assert gap <= 1e-5
+    assert (made["level"], made["graphs"], made["recompiled"]) == ("step", 4, []), made
+
+
 HARD: dict[str, dict[str, Any]] = {
     "a frozen parameter": {"model": {"name": "spare", "spare": "frozen"}},
     "an odd last batch": {"data": {"name": "partner", "batch_size": 5}},

@@ -170,9 +170,9 @@ def check_end(folder: Path, reference: Path) -> None:
 def main(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Make so many kills; returns counts."""
     torch.set_num_threads(1)
-    from pegboard import training
+    from pegboard import ending
 
-    training.draw_curves = lambda rows, path, title: path  # type: ignore[assignment]
+    ending.draw_curves = lambda rows, path, title: path  # type: ignore[assignment]
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump({**CONFIG, "plugins": {"local": LOCAL}}))

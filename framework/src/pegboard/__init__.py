@@ -51,7 +51,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .api import Run, load, plan, resume, train
-    from .data import Ragged, Resident, Sequences, Stream
+    from .data import Ragged, Resident, Sequences, Stream, cut_fold
     from .pegs import Peg
 
 _LAZY = {
@@ -61,6 +61,7 @@ _LAZY = {
     "Run": "api",
     "Sequences": "data",
     "Stream": "data",
+    "cut_fold": "data",
     "load": "api",
     "resume": "api",
     "plan": "api",
@@ -118,6 +119,7 @@ __all__ = [
     "Values",
     "Vector",
     "__version__",
+    "cut_fold",
     "hookimpl",
     "load",
     "plan",

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run folder. `figures` are its last measurements, `history` the rows of metrics.jsonl."""
+    """A run folder. `figures` are its last measurements, `history` the rows of metrics.jsonl.
+
+    That of a cross-validation has its `folds`, each a run; its `figures` are their means.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -48,6 +51,24 @@ class Run:
         return dict(self.summary.get("figures", {}))
 
     @property
+    def diagnosis(self) -> dict[str, Any]:
+        """The figures of each split, the gap between them, and a verdict with its rule."""
+        return dict(self.summary.get("diagnosis", {}))
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The optimum that the config names, its figures, and the gap to it."""
+        return dict(self.summary.get("reference", {}))
+
+    @property
+    def folds(self) -> list[Run]:
+        """The runs of a cross-validation that have begun; none of a single run."""
+        from .recorded import fold_count, fold_folder
+
+        places = (fold_folder(self.folder, number) for number in range(fold_count(self.folder)))
+        return [Run(place) for place in places if (place / "config.yaml").is_file()]
+
+    @property
     def history(self) -> list[dict[str, Any]]:
         from .run import MetricsFile
 
@@ -75,10 +96,10 @@ def train(
 
     With `profile`, the folder also holds `profile/`: a trace of some steps and where the time went.
     """
+    from . import folds
     from .report.console import Console
-    from .training import run_plan
 
-    return Run(run_plan(check(config, overrides), Path(root), Console(quiet), profile))
+    return Run(folds.train(check(config, overrides), Path(root), Console(quiet), profile))
 
 
 def resume(run: str | Path | Run, quiet: bool = False, *, local: Sequence[str | Path] = ()) -> Run:
@@ -87,11 +108,12 @@ def resume(run: str | Path | Run, quiet: bool = False, *, local: Sequence[str | 
     A run folder executes nothing by itself: local plugins that its config names are given in `local`,
     unless this process has used them already.
     """
+    from . import folds
     from .report.console import Console
-    from .training import resume_run
 
-    folder = run.folder if isinstance(run, Run) else Path(run)
-    return Run(resume_run(Run(folder).folder, Console(quiet), local))
+    found = run if isinstance(run, Run) else Run(run)
+    folds.resume(found.folder, Console(quiet), local)
+    return Run(found.folder)
 
 
 def load(

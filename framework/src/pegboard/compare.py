@@ -31,7 +31,7 @@ class Difference:
     path: str
     a: Any
     b: Any
-    origin_a: str = ""
+    origin_a: str = ""  # where a value was written, or the interval in which a mean lies
     origin_b: str = ""
     decides: bool = True  # whether runs that should be equal may not differ in it
 
@@ -264,7 +264,16 @@ def _figures(a: Recorded, b: Recorded, notes: list[str]) -> list[Difference]:
             notes.append(f"{run.path} has no final figures: it is {run.status}")
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return []
-    return differences(ours, theirs)
+    return [
+        replace(d, origin_a=a.interval(d.path), origin_b=b.interval(d.path))
+        for d in differences(_comparable(ours, theirs), _comparable(theirs, ours))
+    ]
+
+
+def _comparable(figures: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Without those of the training split where others lack them: not every run and version measures them."""
+    measured = any(name.startswith("train/") for name in others)
+    return {n: v for n, v in figures.items() if measured or not n.startswith("train/")}
 
 
 def histories(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> History:

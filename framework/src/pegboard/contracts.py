@@ -35,7 +35,8 @@ class Source(Protocol):
     each evaluation with the numbers of the batches to come, on the CPU, and `close()`, called at the end of
     an evaluation and of the run. One whose samples differ
     in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
-    CPU too; and `padded(spec)`, the same samples all as long as the spec says.
+    CPU too; and `padded(spec)`, the same samples all as long as the spec says. One that has tensors `weight`
+    and `target` of all its samples need not be read to draw by them.
     """
 
     def __len__(self) -> int:
@@ -67,7 +68,11 @@ class Splits:
 
 
 class Metric(Protocol):
-    """A running measurement, as in torchmetrics."""
+    """A running measurement, as in torchmetrics.
+
+    Where samples have weights, an `update(preds, target, weight)` with a third argument of that name gets
+    them, (batch,); any other gets the samples whose weight is not 0.
+    """
 
     def update(self, preds: Tensor, target: Tensor) -> None: ...
     def compute(self) -> Tensor: ...
@@ -106,6 +111,10 @@ class Objective:
         """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike."""
         raise NotImplementedError
 
+    def mass(self, batch: Batch) -> Tensor | float:
+        """How much a batch counts in the mean over an evaluation: the sum of its weights, or its samples."""
+        return len(batch.inputs[0]) if batch.weight is None else batch.weight.sum()
+
     def metrics(self) -> dict[str, Metric]:
         """Fresh metrics besides the loss, each updated with (output, target) of an evaluation."""
         return {}
@@ -143,6 +152,7 @@ class RunInfo:
     resumed: bool = False
     previous: Sequence[Mapping[str, Any]] = ()  # rows already logged, when resumed
     warn: Callable[[str], object] = warnings.warn  # shows a line to the person at the console
+    group: str = ""  # id of the cross-validation that it is a fold of
 
 
 class Tracker:
@@ -161,7 +171,7 @@ class Tracker:
         """A table that sums up an evaluation."""
 
     def figure(self, name: str, path: Path) -> None:
-        """A picture in the run folder."""
+        """A picture or page in the run folder."""
 
     def checkpoint(self, path: Path, aliases: Sequence[str]) -> None:
         """A checkpoint that is complete on disk; aliases are "last", "best" or both."""

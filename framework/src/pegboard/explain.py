@@ -13,14 +13,15 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
-from .data import padding_share, say_where, shown_bytes, similar_order
+from .data import padding_share, say_fold, say_where, shown_bytes
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
 from .engine.step import UNTOLD, link, turns
 from .engine.waiting import declared, looking, place, stand_ins, telling
 from .errors import PegboardError
-from .planning import Assembly, Plan, PlayerKit, assemble, overrides, read_data, start_average
+from .parts import Context
+from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from .report.console import plain_table
 
 
@@ -36,17 +37,33 @@ class Cost:
 
 def trace(plan: Plan, device: str) -> list[str]:
     """What one step calls, in order, recorded while it runs on a device."""
+    plan = _counted(plan)
     if device == "meta":
         if why := _unmeasured(plan):
             raise PegboardError(f"the step cannot run on the meta device: {why}; name another device")
         return _run_step(assemble(plan, "meta"), _example(plan)).events
     splits = plan.splits or read_data(plan.settings)
-    rows = torch.arange(min(len(splits.train), plan.settings.batches.batch_size), device=device)
+    rows = torch.arange(min(len(splits.train), _largest(plan)), device=device)
     return _run_step(assemble(plan, device), splits.train.to(device).gather(rows)).events
 
 
+def _counted(plan: Plan) -> Plan:
+    """The plan with its data read, where a batch is all of it."""
+    if plan.splits is not None or _largest(plan):
+        return plan
+    return replace(plan, splits=read_data(plan.settings))
+
+
+def _largest(plan: Plan) -> int:
+    """Samples in the largest batch, which is the last; 0 while it is not known."""
+    _, size = plan.settings.batches.stages()[-1]
+    if size == "all":
+        return 0 if plan.splits is None else len(plan.splits.train)
+    return size
+
+
 def _example(plan: Plan) -> Batch:
-    size, spec = plan.settings.batches.batch_size, plan.spec
+    size, spec = _largest(plan), plan.spec
     target = None if spec.target is None else spec.target.example(size, "meta")
     rows = torch.empty(size, dtype=torch.long, device="meta")
     return Batch(tuple(s.example(size, "meta") for s in spec.inputs), target, None, rows)
@@ -148,6 +165,7 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 def explain(plan: Plan) -> str:
     """The plan as text."""
+    plan = _counted(plan)
     with compiler_absent():
         assembly = assemble(plan, "meta")
         batch = _example(plan)
@@ -159,6 +177,7 @@ def explain(plan: Plan) -> str:
         _pegs(plan, assembly),
         _groups(assembly),
         _loss(plan, assembly),
+        _reference(plan),
         _order(plan, assembly),
         "one step\n" + "\n".join(f"  {event}" for event in cost.events),
         _cost(plan, assembly, cost),
@@ -173,14 +192,39 @@ def _heading(plan: Plan) -> str:
     precision = choose_precision(s.trainer.precision, device).name
     text = f"{s.name}: seed {s.seed}, on {device} in {precision}\n{plan.spec}"
     length = f"{plan.epochs} epochs" if plan.epochs else f"{plan.steps} steps"
-    if plan.batches_per_epoch is not None:
-        length += f", {plan.batches_per_epoch} batches of {s.batches.batch_size} each, {plan.steps} steps"
-    else:
-        length += f", batches of {s.batches.batch_size}"
+    length += f", {_batches(plan)}"
     if s.trainer.accumulate > 1:
         length += f", {s.trainer.accumulate} batches to an update"
-    where = say_where(plan.splits, device) if plan.splits is not None else ""
-    return f"{text}\n{length}" + (f"\ndata: {where}" if where else "")
+    length += f"\nsamples: {_drawn(plan)}"
+    where = [say_where(plan.splits, device)] if plan.splits is not None else []
+    if s.trainer.cut is not None:
+        where.append(say_fold(s.trainer.cut, own=getattr(s.data.entry.part, "folds", False)))
+        if s.trainer.fold is None:
+            length += f"; {s.trainer.folds} such runs, one for each fold, of which this is the first"
+    return "\n".join([text, length, *(f"data: {line}" for line in where if line)])
+
+
+def _batches(plan: Plan) -> str:
+    """How large batches are, and how they grow."""
+    options, sampler = plan.settings.batches, plan.sampler
+    (_, first), *later = options.stages()
+    steps = "" if sampler is None else f", {plan.steps} steps"
+    if sampler is not None and not later:
+        return f"{sampler.batches(0)} batches of {sampler.size(0)} each{steps}"
+    grown = "".join(f", from epoch {epoch} on of {size}" for epoch, size in later)
+    return f"batches of {first}{grown}{steps}"
+
+
+def _drawn(plan: Plan) -> str:
+    """How the samples of an epoch are drawn."""
+    options = plan.settings.batches
+    once = "each once an epoch" + (", in a new order" if options.shuffle else ", in the order of the data")
+    return {
+        "epoch": "all in every update" if options.batch_size == "all" else once,
+        "replacement": "drawn with replacement, all alike",
+        "weighted": "drawn with replacement, by their weights, which do not weigh the loss besides",
+        "balanced": "drawn with replacement, every class as likely as another",
+    }[options.sampling]
 
 
 def _parts(plan: Plan) -> str:
@@ -223,6 +267,15 @@ def _loss(plan: Plan, assembly: Assembly) -> str:
     return f"loss\n  {formula}"
 
 
+def _reference(plan: Plan) -> str:
+    """The optimum that the run will be measured beside, and what it minimises."""
+    chosen = plan.settings.reference
+    if chosen is None:
+        return ""
+    formula = build(chosen, Context(spec=plan.spec, outputs=plan.outputs, key=chosen.key)).formula
+    return f"reference\n  {chosen.entry.part.name}: {formula}"
+
+
 def _order(plan: Plan, assembly: Assembly) -> str:
     rows = [
         [stage, p.key, p.rule]
@@ -239,7 +292,8 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
     total = 2 * parameters + cost.state + cost.saved
     lines = [
         f"parameters  {count:,}",
-        f"a step      {cost.flops:,} floating point operations in matrix products and convolutions",
+        f"a step      {cost.flops:,} floating point operations in matrix products and convolutions"
+        + (f", with batches of {_largest(plan)}" if plan.settings.batches.batch_schedule else ""),
         f"memory      {shown_bytes(total)}: weights {shown_bytes(parameters)}, "
         f"gradients {shown_bytes(parameters)}, optimizer {shown_bytes(cost.state)}, "
         f"activations {shown_bytes(cost.saved)}",
@@ -249,10 +303,8 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
     for path, (entry, why) in declared(plan).items():
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
     lengths = getattr(plan.splits.train, "lengths", None) if plan.splits is not None else None
-    if lengths is not None:
-        batches = plan.settings.batches
-        order = similar_order(lengths, batches.batch_size, plan.settings.seed, 0, batches.shuffle)
-        share = padding_share(lengths, order, batches.batch_size)
+    if lengths is not None and plan.sampler is not None:
+        share = padding_share(lengths, plan.sampler.order(0), plan.sampler.size(0))
         lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch")
     return "\n".join(lines)
 

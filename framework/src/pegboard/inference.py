@@ -1,4 +1,4 @@
-"""What a trained run is used for: measuring it on a split, and predicting for new rows."""
+"""What a trained run is used for: measuring it on a split or with a probe, and predicting for new rows."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .contracts import Objective, Source, Splits
-from .data import Resident
+import torch
+
+from .config.nodes import Chosen
+from .contracts import Objective, Probe, Source, Splits
+from .data import Resident, place
+from .ending import readable
 from .engine.evaluate import collect, evaluate
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model
 from .nearest import nearest
 from .parts import Context
-from .planning import build, read_data
-from .training import readable
+from .planning import build, private_rng, read_data
 
 
 class Trained:
@@ -38,7 +42,7 @@ class Trained:
         context = Context(spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, key="objective")
         self.objective: Objective = build(self.plan.objective, context)
         batches = self.plan.settings.batches
-        self.batch, self.workers = batches.eval_batch_size or 4 * batches.batch_size, batches.workers
+        self.batch, self.workers = batches.eval_size, batches.workers
         self._splits: Splits | None = None
 
     @property
@@ -63,9 +67,21 @@ class Trained:
             workers=self.workers,
         )  # fmt: skip
 
+    def probe(self, chosen: Chosen) -> dict[str, float]:
+        """What a probe measures on the model and the splits; what it draws is the same each time."""
+        seed = self.plan.settings.seed
+        context = Context(
+            spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, seed=seed, key="probe"
+        )
+        probe: Probe = build(chosen, context)
+        splits = replace(self.splits)
+        place(splits, self.device)
+        with private_rng(seed, "probe"):
+            return probe.measure(self.model, splits, torch.device(self.device))
+
     def predict(self, source: Source) -> dict[str, list[Any]]:
         """Columns for people, a value for each sample."""
-        output, _ = collect(self.model, source, self.batch, self.device, self.precision, self.workers)
+        output, _, _ = collect(self.model, source, self.batch, self.device, self.precision, self.workers)
         names = getattr(self.plan.spec.target, "names", ())
         return {
             key: [readable(value, names if key == "class" else ()) for value in column]

@@ -24,6 +24,7 @@ from .engine.precision import choose_device
 from .errors import PegboardError
 from .parts import Context
 from .planning import Plan, build_network, make_plan
+from .recorded import fold_count, fold_folder
 from .registry import Registry, UnknownPart, was_run
 from .specs import DataSpec, Spec, from_json
 
@@ -53,6 +54,11 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
                 f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}"
             )
         return Saved(recipe.config, weights, _spec(recipe.result, text), text)
+    if folds := fold_count(Path(ref)):
+        raise PegboardError(
+            f"{text} is a cross-validation of {folds} runs, and has no weights of its own\n"
+            f"name one of them, as {fold_folder(Path(ref), 0)}"
+        )
     folder = checkpoint.find(ref, which)
     manifest = checkpoint.read_manifest(folder)
     checkpoint.verify(folder, manifest)
@@ -123,6 +129,7 @@ def structure(config: Path, local: Sequence[str | Path] = ()) -> Settings:
         if not {"hang", "edit_model"} & set(part.stages):
             del tree["regularizers"][key]
     tree["trackers"] = {}
+    tree.pop("reference", None)
     if isinstance(model, dict):
         model.pop("weights", None)
     return check(loaded, registry=registry)

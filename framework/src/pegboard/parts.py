@@ -117,6 +117,7 @@ class Context:
     key: str = ""  # the name under which the part stands in the config
     steps: int | None = None
     epochs: int | None = None
+    samples: int | None = None  # in the training split; None while the data is not read
     folder: Path | None = None  # the run folder, None while planning
     fold: tuple[int, int] | None = None  # number and count, where a data set is cut for cross-validation
     rank: int = 0
@@ -181,7 +182,12 @@ class Model(StepPart[C, "torch.nn.Module"]):
 
 @dataclass(frozen=True)
 class Optimizer(StepPart[C, "Callable[[list[dict[str, Any]]], torch.optim.Optimizer]"]):
-    """Builds a factory that takes parameter groups and returns a `torch.optim.Optimizer`."""
+    """Builds a factory that takes parameter groups and returns a `torch.optim.Optimizer`.
+
+    That may have a method `finished() -> str | None`, which the loop calls once after every epoch: a text, as
+    "gradient norm 8e-7 is at most tolerance 1e-6", ends the run. What it looks at is in its `state_dict`, so
+    that a resumed run ends where it would have ended.
+    """
 
     kind: ClassVar[str] = "optimizer"
     reserved: ClassVar[frozenset[str]] = frozenset({"name", "schedule", "players"})
@@ -246,7 +252,7 @@ class Dataset(Part[C, "Splits"]):
 
     kind: ClassVar[str] = "dataset"
     reserved: ClassVar[frozenset[str]] = frozenset(
-        {"name", "batch_size", "eval_batch_size", "shuffle", "drop_last", "lengths", "workers"}
+        "name batch_size batch_schedule eval_batch_size sampling shuffle drop_last lengths workers".split()
     )
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)

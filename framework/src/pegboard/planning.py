@@ -6,7 +6,7 @@ nothing. `assemble` builds its objects on a device: on `meta` to explain, on a r
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from . import pegs
 from .config.check import refine
 from .config.nodes import Chosen, Settings
 from .contracts import Objective, Player, Splits, Update
-from .data import padded_splits
+from .data import Sampler, cut_splits, padded_splits
 from .errors import PegboardError
 from .parts import Context
 from .registry import Entry
@@ -50,13 +50,13 @@ class Plan:
             return part.outputs(self.objective.config, self.spec.target)  # type: ignore[no-any-return]
         return None if self.spec.target is None else self.spec.target.size
 
-    @property
-    def batches_per_epoch(self) -> int | None:
-        """How many batches an epoch has; None while the data is not read."""
+    @functools.cached_property
+    def sampler(self) -> Sampler | None:
+        """What draws the samples of each epoch; None while the data is not read."""
         if self.splits is None:
             return None
-        size, batch = len(self.splits.train), self.settings.batches.batch_size
-        return size // batch if self.settings.batches.drop_last else math.ceil(size / batch)
+        settings = self.settings
+        return Sampler(self.splits, settings.batches, settings.trainer.accumulate, settings.seed)
 
     @property
     def epochs(self) -> int | None:
@@ -67,10 +67,10 @@ class Plan:
     @property
     def steps(self) -> int | None:
         """Updates the run will make; None while the data is not read."""
-        trainer, batches = self.settings.trainer, self.batches_per_epoch
-        if batches is None or self.epochs is None:
+        trainer = self.settings.trainer
+        if self.sampler is None or self.epochs is None:
             return trainer.steps
-        whole = self.epochs * math.ceil(batches / trainer.accumulate)
+        whole = self.sampler.total(self.epochs)
         return whole if trainer.steps is None else min(whole, trainer.steps)
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
@@ -86,6 +86,8 @@ class Plan:
             if schedule is not None and schedule is not s.schedule:
                 yield f"optimizer.players.{name}.schedule", schedule.entry
         yield "objective", self.objective.entry
+        if s.reference is not None:
+            yield "reference", s.reference.entry
         for key, chosen in s.regularizers.items():
             yield f"regularizers.{key}", chosen.entry
         for key, chosen in s.trackers.items():
@@ -129,13 +131,32 @@ def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None) -
     tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]
     placed, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
     assert not problems, problems  # settings were checked
-    return Plan(settings, spec, settings.objective, placed, splits)
+    plan = Plan(settings, spec, settings.objective, placed, splits)
+    if plan.sampler is not None:
+        _check_batches(plan, plan.sampler)
+        if read:
+            _ = plan.sampler.shares  # what is wrong with weights is said before there is a run folder
+    return plan
+
+
+def _check_batches(plan: Plan, sampler: Sampler) -> None:
+    """Epochs without a batch are an error."""
+    for epoch, size in plan.settings.batches.stages():
+        if sampler.batches(epoch) == 0 and (plan.epochs is None or epoch < plan.epochs):
+            where = f"batch_schedule has {size} from epoch {epoch} on" if epoch else f"batch_size is {size}"
+            count = len(sampler.splits.train)
+            raise PegboardError(
+                f"data.drop_last leaves no batch: {where}, the training split has {count} samples"
+            )
 
 
 def read_data(settings: Settings) -> Splits:
     """The splits that the config's data set builds."""
-    context = Context(seed=settings.seed, key="data")
-    splits: Splits = build(settings.data, context)
+    part, fold = settings.data.entry.part, settings.trainer.cut
+    own = getattr(part, "folds", False)
+    splits: Splits = build(settings.data, Context(seed=settings.seed, key="data", fold=fold if own else None))
+    if fold is not None and not own:
+        splits = cut_splits(splits, fold)
     if len(splits.train) == 0:
         raise PegboardError(f"data set {settings.data.entry.part.name!r} has no training samples")
     return padded_splits(splits) if settings.batches.lengths == "pad" else splits
@@ -222,6 +243,7 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
             key=key,
             steps=plan.steps,
             epochs=plan.epochs,
+            samples=None if plan.splits is None else len(plan.splits.train),
             folder=folder,
             generators=generators,
         )
@@ -328,7 +350,7 @@ def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) 
     for _, edit in assembly.linked("edit_groups", player.name):
         groups = edit(groups)
     if not any(group["params"] for group in groups):
-        raise PegboardError(f"player {player.name!r} has no parameters to train")
+        raise PegboardError(_nothing_to_train(assembly, player))
     optimizer, schedule = settings.player_optimizers.get(player.name, (settings.optimizer, settings.schedule))
     factory = build(optimizer, context("optimizer"))
     made = factory(_merged(groups, [p for _, p in player.parameters]))
@@ -339,6 +361,18 @@ def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) 
         factor = build(schedule, context("optimizer.schedule"))
     part: Any = optimizer.entry.part
     return PlayerKit(player, made, groups, factor, part.closure, part.functional)
+
+
+def _nothing_to_train(assembly: Assembly, player: Player) -> str:
+    """What to say of a player without parameters that may change."""
+    part, count = assembly.plan.settings.model.entry.part, sum(1 for _ in assembly.model.parameters())
+    why = f"all of its {count} parameters are fixed" if count else "it has no parameters"
+    if len(assembly.objective.players(assembly.model)) > 1:
+        return f"player {player.name!r} of model {part.name!r} has nothing to train"
+    return (
+        f"model {part.name!r} has nothing to train: {why}\n"
+        f"choose a model that learns, or fields with which this one does: pegboard show {part.name}"
+    )
 
 
 def _merged(groups: list[dict[str, Any]], order: list[nn.Parameter]) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from .config.load import read_yaml
 from .config.report import leaves
 from .errors import PegboardError
 from .nearest import nearest
+from .report.html import Contents, page
 from .run import MetricsFile
 
 WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"
@@ -50,14 +53,29 @@ class Recorded:
         return found or {}
 
     @cached_property
+    def runs(self) -> dict[str, Path]:
+        """The folders of its runs: itself, or the folds of a cross-validation by their names."""
+        folds = [fold_folder(self.path, number) for number in range(fold_count(self.path))]
+        return {place.name: place for place in folds if place.is_dir()} if folds else {"": self.path}
+
+    @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        path = self.path / "metrics.jsonl"
-        try:
-            rows = MetricsFile.read(path)
-        except (OSError, ValueError, RecursionError):
-            rows = []
-            self.notes.append(f"{path} is damaged, and left out")
+        rows: list[Any] = []
+        for path in (place / "metrics.jsonl" for place in self.runs.values()):
+            try:
+                rows += MetricsFile.read(path)
+            except (OSError, ValueError, RecursionError):
+                self.notes.append(f"{path} is damaged, and left out")
         return [row for row in rows if isinstance(row, dict) and isinstance(row.get("step"), int)]
+
+    def interval(self, figure: str) -> str:
+        """Where the mean of a cross-validation's figure lies; "" for a run."""
+        statistics = self.summary.get("statistics")
+        found = statistics.get(figure) if isinstance(statistics, dict) else None
+        ends = found.get("interval") if isinstance(found, dict) else None
+        if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, float) for end in ends):
+            return ""
+        return f"95 %: {ends[0]:.4g} to {ends[1]:.4g}"
 
     @cached_property
     def git_diff(self) -> str:
@@ -73,10 +91,14 @@ class Recorded:
         return found if isinstance(found, dict) else {}
 
     def checkpoints(self) -> dict[str, Checkpoint]:
-        """The whole checkpoints by name: best, last, and those of single steps."""
-        folder = self.path / "checkpoints"
-        places = [folder / "best", folder / "last", *sorted(folder.glob("step-*"))]
-        return {p.name: Checkpoint(p) for p in places if (p / WEIGHTS).is_file()}
+        """The whole checkpoints by name: best, last, and those of single steps; fold-0/best of a fold."""
+        found = {}
+        for name, run in self.runs.items():
+            folder = run / "checkpoints"
+            for place in (folder / "best", folder / "last", *sorted(folder.glob("step-*"))):
+                if (place / WEIGHTS).is_file():
+                    found[f"{name}/{place.name}".lstrip("/")] = Checkpoint(place)
+        return found
 
 
 class Checkpoint:
@@ -112,6 +134,60 @@ class Checkpoint:
         damaged = isinstance(stated, dict) and stated.get(WEIGHTS, self.digest) != self.digest
         wrong = ", not the hash in its manifest" if damaged else ""
         return f"step {self.step}, sha256 {self.digest[:12]}{wrong}"
+
+
+def fold_count(folder: Path) -> int:
+    """How many folds a folder is the cross-validation of; 0 for a run."""
+    try:
+        trainer = read_yaml(folder / "config.yaml").get("trainer")
+    except PegboardError:
+        return 0  # who needs the config says what is wrong with it
+    given = trainer if isinstance(trainer, dict) else {}
+    folds = given.get("folds")
+    return folds if isinstance(folds, int) and folds > 1 and given.get("fold") is None else 0
+
+
+def fold_folder(folder: Path, number: int) -> Path:
+    """Where the run of a fold stands."""
+    return folder / f"fold-{number}"
+
+
+def write_report(
+    folder: str | Path, plan: str | None = None, summary: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the page of a run, report.html, from what its folder holds.
+
+    Who carries the run out has claimed plan.txt, so gives its text, and the summary that is not written yet.
+    """
+    run = Recorded(folder)
+    curves = run.path / "figures" / "curves.png"
+    local = run.config.get("plugins.local")
+    contents = Contents(
+        name=str(run.config.get("name", run.path.name)),
+        folder=_shown(run.path),
+        summary=run.summary if summary is None else summary,
+        config=_text(run.path / "config.yaml"),
+        plan=_text(run.path / "plan.txt") if plan is None else plan,
+        environment=run.environment,
+        tables=run._json("tables.json", quiet=True),
+        pictures={"curves": curves.read_bytes()} if curves.is_file() else {},
+        local=[str(path) for path in local] if isinstance(local, list) else (),
+    )
+    made, part = run.path / "report.html", run.path / ".report.html.part"
+    part.write_text(page(contents), "utf-8")
+    part.replace(made)
+    return made
+
+
+def _text(path: Path) -> str:
+    return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+
+
+def _shown(path: Path) -> str:
+    """A folder as commands name it from here, without the name of a person's home."""
+    with suppress(ValueError):
+        return str(path.absolute().relative_to(Path.cwd()))
+    return str(path)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

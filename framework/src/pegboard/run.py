@@ -34,9 +34,10 @@ def new_name(root: Path, name: str) -> Path:
     return folder
 
 
-def make_folder(folder: Path, files: Mapping[str, str]) -> None:
+def make_folder(folder: Path, files: Mapping[str, str], latest: bool = True) -> None:
     """Make a run folder with its first files in one operation, and point `latest` at it."""
     part = folder.with_name(f".{folder.name}")
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed here
     try:
         (part / "figures").mkdir(parents=True)
         for name, text in files.items():
@@ -45,6 +46,11 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> None:
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
         raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
+    if latest:
+        _point_latest(folder)
+
+
+def _point_latest(folder: Path) -> None:
     fresh = folder.parent / f".latest.{os.getpid()}"
     with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
         fresh.unlink(missing_ok=True)

@@ -16,14 +16,16 @@ import torch
 from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
-from .contracts import RunInfo, Table, Tracker
+from .contracts import RunInfo, Tracker
 from .data import Resident, Unreadable, place
+from .ending import finish, report
 from .engine import checkpoint
 from .engine.compiler_absent import compiler_absent
-from .engine.evaluate import Halted, collect
+from .engine.evaluate import Halted
 from .engine.graph import tracing
 from .engine.guard import NotFinite
-from .engine.loop import Interrupted, Loop, choose_monitor
+from .engine.loop import Interrupted, Loop
+from .engine.monitor import choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory
@@ -32,7 +34,6 @@ from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
 from .provenance import provenance
 from .report.console import Console
-from .report.curves import draw_curves
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
 from .run import MetricsFile, claimed, make_folder, new_name, signals, write_json
@@ -64,24 +65,49 @@ def run_plan(settings: Settings, root: Path, console: Console, profile: bool = F
     """Train from the beginning in a new run folder; returns the folder."""
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
+    begin_run(settings, device, folder, console, profile)
+    return folder
+
+
+def begin_run(
+    settings: Settings,
+    device: str,
+    folder: Path,
+    console: Console,
+    profile: bool = False,
+    latest: bool = True,
+) -> int:
+    """Train from the beginning in this folder, which is made; returns what `_carry_out` does."""
     with _prepared(settings, device) as precision:
         plan = make_plan(settings, read=True)
         assembly = _assemble(plan, device, folder, console, anew=True)
         text = plan.explain()
-        files = {
-            "config.yaml": to_yaml(plan.settings.plain),
-            "plan.txt": text,
-            **provenance(plan, device),
-        }
-        make_folder(folder, files)
+        make_folder(folder, _first_files(plan, device, text), latest)
         with claimed(folder):
-            _carry_out(assembly, precision, folder, console, text, profile=profile)
+            return _carry_out(assembly, precision, folder, console, text, profile=profile)
+
+
+def make_parent(settings: Settings, root: Path) -> Path:
+    """A new folder in which runs will stand, once all was checked and planned as for a run."""
+    device = choose_device(settings.trainer.device)
+    folder = new_name(root, settings.name)
+    with _prepared(settings, device):
+        plan = make_plan(settings, read=True)
+        _assemble(plan, device, folder, Console(quiet=True), anew=True)
+        make_folder(folder, _first_files(plan, device, plan.explain()))
     return folder
 
 
-def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> Path:
-    """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet."""
-    _refuse_links(folder)
+def _first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
+    return {"config.yaml": to_yaml(plan.settings.plain), "plan.txt": text, **provenance(plan, device)}
+
+
+def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> int:
+    """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet.
+
+    Returns what `_carry_out` does.
+    """
+    refuse_links(folder)
     settings = check(read_saved(folder / "config.yaml", local))
     device = choose_device(settings.trainer.device)
     checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
@@ -92,8 +118,7 @@ def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ())
         assembly = _assemble(plan, device, folder, console, anew)
         if anew:
             metrics.unlink(missing_ok=True)
-            _carry_out(assembly, precision, folder, console, text)
-            return folder
+            return _carry_out(assembly, precision, folder, console, text)
         where, manifest = checkpoint.find_whole(folder, console.warn)
         if plan.fingerprint() != manifest.get("plugins"):
             then, now = manifest.get("plugins"), plan.fingerprint()
@@ -109,11 +134,10 @@ def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ())
             if progress["best"] is not None and best.is_dir():
                 checkpoint.point(checkpoints, "best", best)
             rows = MetricsFile.rewind(metrics, progress["logged"])
-        _carry_out(assembly, precision, folder, console, text, rows, state)
-    return folder
+        return _carry_out(assembly, precision, folder, console, text, rows, state)
 
 
-def _refuse_links(folder: Path) -> None:
+def refuse_links(folder: Path) -> None:
     """A run folder from a stranger may hold links, through which a run would write and delete elsewhere."""
     inside = folder.resolve()
     for path in (*folder.glob("*"), *folder.glob(".*"), *folder.glob("*/*"), *folder.glob("*/.*")):
@@ -122,6 +146,14 @@ def _refuse_links(folder: Path) -> None:
                 f"{path} is a link that leads out of the run folder, to {path.resolve()}; "
                 "a run that goes on would write there\nremove the link, or put what it points at in its place"
             )
+
+
+def identity(folder: Path, fold: int | None = None) -> dict[str, str]:
+    """By what trackers know a run: a fold by its cross-validation too, with which they group it."""
+    folder = folder.resolve()  # one may be named by a link, as `latest`
+    if fold is None or folder.name != f"fold-{fold}":
+        return {"id": folder.name}
+    return {"id": f"{folder.parent.name}-{folder.name}", "group": folder.parent.name}
 
 
 @contextmanager
@@ -174,8 +206,11 @@ def _carry_out(
     previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
     profile: bool = False,
-) -> None:
-    """Train, measure and report; the trackers hear of the end, whatever it is."""
+) -> int:
+    """Train, measure and report; the trackers hear of the end, whatever it is.
+
+    Returns the number of a signal that came too late to interrupt it, 0 where none did.
+    """
     plan, splits = assembly.plan, assembly.plan.splits
     assert splits is not None and plan.steps is not None
     device = assembly.device
@@ -205,7 +240,7 @@ def _carry_out(
     info = RunInfo(
         folder=folder,
         name=plan.settings.name,
-        id=folder.name,
+        **identity(folder, plan.settings.trainer.fold),
         config=plan.settings.plain,
         plan=text,
         environment=surroundings,
@@ -228,10 +263,11 @@ def _carry_out(
                 summary["compiled"] = asdict(loop.compiling.made)
             summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
             console.stop()
-            summary |= _finish(loop, following, folder, why)
+            summary |= finish(loop, following, folder, why)
             if clock is not None:
                 clock.show(console)
             summary["status"] = "stopped" if why else "finished"
+            report(folder, text, summary, following)
     except (Interrupted, Halted, KeyboardInterrupt) as error:
         summary["status"], grace = "interrupted", SHORT_GRACE
         if isinstance(error, Halted):  # after the last save
@@ -252,6 +288,7 @@ def _carry_out(
         dispatch.close(grace)
         with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
             following.file.close()
+    return loop.halt
 
 
 def _tell(error: Exception, loop: Loop) -> PegboardError | None:
@@ -288,69 +325,3 @@ def _machine(error: Exception) -> str | None:
     if isinstance(error, OSError):
         return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     return None
-
-
-def _finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
-    """Measure the best weights on the held-out splits, and show what came of the run."""
-    assembly, splits, progress, console = loop.assembly, loop.splits, loop.progress, following.console
-    best = folder / "checkpoints" / "best"
-    try:
-        checkpoint.verify(best, checkpoint.read_manifest(best))
-    except PegboardError as error:  # it may be older than the checkpoint that a run was resumed from
-        console.warn(f"{error}; the last weights are measured instead")
-        progress.best, progress.best_step = None, progress.step
-    else:
-        weights = checkpoint.read_weights(best / checkpoint.WEIGHTS)
-        checkpoint.fit_weights(assembly.model, weights, True, str(best))
-    held_out = [name for name in ("val", "test") if getattr(splits, name) is not None]
-    figures = {name: loop.evaluate(name) for name in held_out}
-    if "test" in figures:
-        row = {"step": progress.step, "epoch": round(progress.step / loop.steps_per_epoch, 4)}
-        following.row(row | {f"test/{name}": value for name, value in figures["test"].items()})
-    for name, table in _tables(loop, held_out[-1]).items() if held_out else ():
-        following.dispatch.send("table", name, table)
-    rows = MetricsFile.read(folder / "metrics.jsonl")
-    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name)
-    following.dispatch.send("figure", "curves", picture)
-    if why:
-        console.say(f"stopped early by {why}")
-    best_of = f"best checkpoint, step {progress.best_step} of {progress.step}, by {loop.monitor}"
-    if progress.best is None:
-        best_of = f"last checkpoint, step {progress.step}"
-    names = ["loss", *loop.metrics]
-    console.table(best_of, ["split", *names], [[s, *(f[n] for n in names)] for s, f in figures.items()])
-    console.say(f"run folder  {folder}\ncurves      {picture}")
-    flat = {f"{split}/{n}": v for split, found in figures.items() for n, v in found.items()}
-    return {"best_step": progress.best_step, "monitor": loop.monitor, "best": progress.best, "figures": flat}
-
-
-def _tables(loop: Loop, split: str, samples: int = 32) -> dict[str, Table]:
-    """What sums up an evaluation: the objective's tables, and some predictions."""
-    assembly = loop.assembly
-    source = getattr(loop.splits, split)
-    workers = loop.settings.batches.workers
-    output, target = collect(
-        assembly.model, source, loop.eval_batch, assembly.device, loop.precision, workers
-    )
-    if target is None:
-        return {}
-    predicted = assembly.objective.predict(output[:samples])
-    names = getattr(loop.plan.spec.target, "names", ())
-    columns = ["sample", "target", *predicted]
-    rows = [
-        [
-            i,
-            readable(target[i], names),
-            *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items()),
-        ]
-        for i in range(min(samples, len(target)))
-    ]
-    return {**assembly.objective.tables(output, target), "predictions": Table(columns, rows)}
-
-
-def readable(value: torch.Tensor, names: Sequence[str] = ()) -> Any:
-    """One cell: a number, the name of a class, or a list."""
-    plain = value.tolist()
-    if isinstance(plain, list):
-        return plain[0] if len(plain) == 1 else plain
-    return names[plain] if names and isinstance(plain, int) and 0 <= plain < len(names) else plain

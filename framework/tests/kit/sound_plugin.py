@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pegboard import (
+    Batch,
     Classes,
     Context,
     Dataset,
@@ -19,6 +21,7 @@ from pegboard import (
     Optimizer,
     Probe,
     ProbePart,
+    Reference,
     Regularizer,
     Schedule,
     Splits,
@@ -237,6 +240,29 @@ class Length(Probe):
         return {"length": sum(float(p.detach().norm(self.power)) for p in model.parameters())}
 
 
+@dataclass(frozen=True)
+class SoundOptimum:
+    """The least squared weights."""
+
+    by: Annotated[float, Ge(0)] = 1.0  # factor
+
+
+class Least(Reference):
+    formula = "by |w|^2"
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+
+    def solve(self, model: nn.Module, train: Batch) -> nn.Module:
+        best = copy.deepcopy(model)
+        for parameter in best.parameters():
+            parameter.detach().mul_(0)
+        return best
+
+    def value(self, model: nn.Module, train: Batch) -> float:
+        return 1 + self.by * sum(float(p.detach().double().square().sum()) for p in model.parameters())
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     return [Model("sound_net", SoundNet, build_net, inputs=(Vector,))]
@@ -277,4 +303,7 @@ def pegboard_trackers() -> list[TrackerPart[Any]]:
 
 @hookimpl
 def pegboard_probes() -> list[ProbePart[Any]]:
-    return [ProbePart("sound_probe", SoundProbe, lambda config, context: Length(config.power))]
+    return [
+        ProbePart("sound_probe", SoundProbe, lambda config, context: Length(config.power)),
+        ProbePart("sound_optimum", SoundOptimum, lambda config, context: Least(config.by), reference=True),
+    ]

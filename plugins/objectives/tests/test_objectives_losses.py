@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Batch, Classes, Context, DataSpec, Labels, Tokens, Values
+from pegboard import Batch, Classes, Context, DataSpec, Labels, PegboardError, Tokens, Values
+from pegboard.config.check import ConfigError, check
 from pegboard_objectives import functional as losses
-from pegboard_objectives import pegboard_objectives
-from sklearn.metrics import hinge_loss, log_loss
+from pegboard_objectives import measures, pegboard_objectives
+from sklearn.metrics import brier_score_loss, hinge_loss, log_loss
 from torch import nn
 
 PARTS = {part.name: part for part in pegboard_objectives()}
@@ -24,6 +25,18 @@ CASES = [
     ("mse", {}, VALUES),
     ("mse", {"features": "sum"}, VALUES),
     ("mse", {}, CLASSES),
+    ("mse", {"half": True, "features": "sum"}, VALUES),
+    ("mse", {"half": True, "features": "sum"}, CLASSES),
+    ("mse", {"missing": True}, VALUES),
+    ("binary_cross_entropy", {"missing": True}, LABELS),
+    ("brier", {}, Classes(2)),
+    ("brier", {}, CLASSES),
+    ("brier", {"missing": True}, LABELS),
+    ("lp", {}, VALUES),
+    ("lp", {"p": 1.0}, VALUES),
+    ("lp", {"p": 3.0, "missing": True}, VALUES),
+    ("lp", {"p": float("inf")}, VALUES),
+    ("clustering", {}, CLASSES),
     ("l1", {}, VALUES),
     ("huber", {"delta": 0.5, "features": "sum"}, VALUES),
     ("hinge", {}, Classes(2)),
@@ -32,13 +45,13 @@ CASES = [
     ("perceptron", {}, Classes(2)),
     ("perceptron", {}, CLASSES),
 ]
-IDS = [f"{name}-{spec}-{'-'.join(fields)}" for name, fields, spec in CASES]
+IDS = [f"{name}-{spec}-{'-'.join(map(str, (*fields, *fields.values())))}" for name, fields, spec in CASES]
 
 
 def build(name, spec, device="cpu", **fields):
     part = PARTS[name]
     config = part.config(**fields)
-    outputs = part.outputs(config, spec) if part.outputs else spec.size
+    outputs = part.outputs(config, spec) if part.outputs else getattr(spec, "size", None)
     return part.build(config, Context(spec=DataSpec((), spec), outputs=outputs, device=device)), outputs
 
 
@@ -101,15 +114,77 @@ def test_weights_of_zero_give_zero_and_not_nan(name, fields, spec):
 
 @every_loss
 @pytest.mark.parametrize("weighted", [False, True])
-def test_extreme_outputs_give_finite_losses_and_gradients(name, fields, spec, weighted):
+def test_extreme_outputs_give_finite_and_right_losses_and_gradients(name, fields, spec, weighted):
     objective, outputs = build(name, spec, **fields)
     output, target = sample(spec, outputs)
+    weight = torch.ones(12) if weighted else None
     for scale in (1e4, -1e4, 0.0):
-        extreme = (output.sign() * scale).requires_grad_()
-        loss = objective.loss(extreme, target, torch.ones(12) if weighted else None)
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            extreme = (output.sign() * scale).to(dtype).requires_grad_()
+            exact = target.to(dtype) if target.is_floating_point() else target
+            loss = objective.loss(extreme, exact, weight)
+            loss.backward()
+            assert loss.isfinite()
+            assert extreme.grad.isfinite().all()
+            found.append((loss.detach().double(), extreme.grad.double()))
+        torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+
+
+@every_loss
+def test_a_sample_of_weight_zero_may_have_any_target(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    weight = torch.tensor([0.0, 1, 2, 0, 1, 1, 1, 1, 1, 1, 1, 0])
+    expected = objective.loss(output, target, weight)
+    for hidden in (torch.nan,) if target.is_floating_point() else (-1, 99, -100):
+        masked = target.clone()
+        masked[weight == 0] = hidden
+        leaf = output.clone().requires_grad_()
+        loss = objective.loss(leaf, masked, weight)
         loss.backward()
-        assert loss.isfinite()
-        assert extreme.grad.isfinite().all()
+        torch.testing.assert_close(loss, expected)
+        assert leaf.grad.isfinite().all()
+        assert (leaf.grad[weight == 0] == 0).all()
+
+
+@every_loss
+def test_what_is_not_known_does_not_count(name, fields, spec):
+    if (isinstance(spec, Labels | Values) and not fields.get("missing")) or name == "clustering":
+        pytest.skip("nothing can be marked there")
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    hidden = torch.tensor([1, 4, 5])
+    masked = target.clone()
+    masked[hidden] = torch.nan if target.is_floating_point() else -100
+    kept = [i for i in range(12) if i not in hidden]
+    for weight in (None, torch.rand(12)):
+        leaf = output.clone().requires_grad_()
+        loss = objective.loss(leaf, masked, weight)
+        loss.backward()
+        rest = objective.loss(output[kept], target[kept], None if weight is None else weight[kept])
+        torch.testing.assert_close(loss, rest)
+        assert (leaf.grad[hidden] == 0).all()
+    masked[:] = torch.nan if target.is_floating_point() else -100
+    assert objective.loss(output, masked) == 0
+
+
+@every_loss
+def test_the_mass_of_batches_joins_their_losses(name, fields, spec):
+    objective, outputs = build(name, spec, **fields)
+    output, target = sample(spec, outputs)
+    marks = not target.is_floating_point() or fields.get("missing")
+    if marks and name != "clustering":
+        target[[0, 1, 2, 5]] = torch.nan if target.is_floating_point() else -100
+    if fields.get("missing"):
+        target[7, 0] = torch.nan
+    for weight in (None, torch.rand(12)):
+        total = mass = 0
+        for rows in (slice(0, 3), slice(3, 4), slice(4, 12)):
+            some = None if weight is None else weight[rows]
+            share = objective.mass(Batch((output[rows],), target[rows], some))
+            total, mass = total + share * objective.loss(output[rows], target[rows], some), mass + share
+        torch.testing.assert_close(torch.as_tensor(total / mass), objective.loss(output, target, weight))
 
 
 @every_loss
@@ -138,7 +213,7 @@ def test_player_descends_the_loss_of_the_objective(name, fields, spec):
     for weight in (None, torch.rand(12)):
         loss, output = player.loss(model, Batch((inputs,), target, weight))
         assert torch.equal(output, model(inputs))
-        assert torch.equal(loss, objective.loss(output, target, weight))
+        torch.testing.assert_close(loss, objective.loss(output, target, weight))
 
 
 @every_loss
@@ -185,7 +260,7 @@ def test_one_hot_targets_give_what_indices_give(name, fields, spec):
 def test_cross_entropy_equals_torch_and_scikit_learn():
     objective, _ = build("cross_entropy", CLASSES)
     output, target = sample(CLASSES, 4, rows=50)
-    assert torch.equal(objective.loss(output, target), nn.CrossEntropyLoss()(output, target))
+    torch.testing.assert_close(objective.loss(output, target), nn.CrossEntropyLoss()(output, target))
     reference = log_loss(target, output.double().softmax(-1), labels=range(4))
     assert objective.loss(output, target).item() == pytest.approx(reference, abs=1e-6)
     ten, _ = build("cross_entropy", Classes(10))
@@ -402,5 +477,123 @@ def test_perceptron_makes_an_update_from_outputs_of_zero(count):
 def test_margin_losses_refuse_an_output_too_many():
     with pytest.raises(RuntimeError):
         losses.binary_hinge(torch.zeros(2, 2), torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match="size"):
+    with pytest.raises(RuntimeError):
         losses.two_class_cross_entropy(torch.zeros(2, 2), torch.tensor([0, 1]))
+
+
+@pytest.mark.catalogue("S4-021", "S4-029")
+def test_half_of_the_squares_has_the_error_as_its_gradient():
+    x = torch.randn(12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = torch.randn(12, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    w = torch.ones(3, 1, dtype=torch.float64, requires_grad=True)
+    scalar, _ = build("mse", Values(1), half=True)
+    total = 12 * scalar.loss(x @ w, y)  # the sum over samples
+    torch.testing.assert_close(total, 0.5 * 12 * F.mse_loss(x @ w, y), rtol=1e-12, atol=0)
+    [slope] = torch.autograd.grad(total, w)
+    torch.testing.assert_close(slope, x.T @ (x @ w - y).detach(), rtol=1e-12, atol=1e-12)
+    vector, _ = build("mse", VALUES, half=True, features="sum")
+    output, target = sample(VALUES, 2)
+    output.requires_grad_()
+    each = torch.stack([vector.loss(output[i : i + 1], target[i : i + 1]) for i in range(12)])
+    torch.testing.assert_close(each, 0.5 * ((target - output) ** 2).sum(-1))
+    [slope] = torch.autograd.grad(each.sum(), output)
+    torch.testing.assert_close(slope, (output - target).detach(), rtol=0, atol=1e-7)
+
+
+@pytest.mark.catalogue("S3-042")
+def test_squared_error_of_a_sigmoid_is_not_convex_and_flat_where_it_is_badly_wrong():
+    brier, outputs = build("brier", Classes(2))
+    entropy, _ = build("binary_cross_entropy", Classes(2))
+    assert outputs == 1
+
+    def slopes(objective, value):
+        z = torch.tensor([[value]], dtype=torch.float64, requires_grad=True)
+        loss = objective.loss(z, torch.tensor([1]))
+        [first] = torch.autograd.grad(loss, z, create_graph=True)
+        [second] = torch.autograd.grad(first.sum(), z)
+        return loss.item(), first.item(), second.item()
+
+    assert slopes(brier, -1.85)[2] == pytest.approx(-0.1202, abs=1e-4)
+    curves = [slopes(brier, z)[2] for z in torch.linspace(-8, 8, 321).tolist()]
+    assert min(curves) == pytest.approx(-0.1202, abs=1e-4) and max(curves) == pytest.approx(0.154, abs=1e-3)
+    assert abs(slopes(brier, -10.0)[1]) < 1e-4
+    assert slopes(entropy, -10.0)[1] == pytest.approx(-1, abs=1e-4)
+    assert slopes(brier, 0.3)[0] == pytest.approx((1 - 1 / (1 + math.exp(-0.3))) ** 2)
+
+
+def test_brier_score_equals_scikit_learn():
+    for spec in (Classes(2), CLASSES):
+        objective, outputs = build("brier", spec)
+        output, target = sample(spec, outputs)
+        chance = output.double().sigmoid().squeeze(-1) if outputs == 1 else output.double().softmax(-1)
+        weight = torch.rand(12)
+        for w in (None, weight):
+            expected = brier_score_loss(target, chance, sample_weight=w, labels=range(spec.count))
+            assert objective.loss(output, target, w).item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.catalogue("S3-026")
+def test_distances_are_those_of_torch_and_obey_the_triangle_from_one_on():
+    generator = torch.Generator().manual_seed(0)
+    a, b, c = torch.randn(3, 500, 4, dtype=torch.float64, generator=generator)
+    for p in (1.0, 2.0, 3.0, float("inf")):
+        objective, _ = build("lp", Values(4), p=p)
+        torch.testing.assert_close(measures.lp_norm(a - b, p), torch.linalg.vector_norm(a - b, p, dim=-1))
+        torch.testing.assert_close(objective.loss(a, b), torch.linalg.vector_norm(a - b, p, dim=-1).mean())
+        slack = measures.lp_norm(a - b, p) + measures.lp_norm(b - c, p) - measures.lp_norm(a - c, p)
+        assert slack.min() >= -1e-12
+    half = [measures.lp_norm(x, 0.5) for x in (a - b, b - c, a - c)]
+    assert (half[0] + half[1] - half[2]).min() < -0.1
+    with pytest.raises(ConfigError, match="p"):
+        check({"data": "blobs", "model": "linear", "optimizer": "sgd", "objective": {"name": "lp", "p": 0.5}})
+
+
+def test_powers_of_large_errors_do_not_overflow():
+    x = torch.tensor([[3e20, 4e20]], requires_grad=True)
+    for p, expected in ((2.0, 5e20), (3.0, 91 ** (1 / 3) * 1e20)):
+        norm = measures.lp_norm(x, p)
+        assert norm.item() == pytest.approx(expected, rel=1e-6)
+        assert torch.autograd.grad(norm.sum(), x)[0].isfinite().all()
+    for p in (1.0, 1.5, 2.0, 3.0, float("inf")):
+        zero = torch.zeros(2, 3, requires_grad=True)
+        measures.lp_norm(zero, p).sum().backward()
+        assert (zero.grad == 0).all(), p
+
+
+def test_missing_values_leave_the_others_of_a_sample_to_count():
+    target = torch.tensor([[1.0, torch.nan], [2.0, 3.0], [torch.nan, torch.nan]])
+    output, weight = torch.zeros(3, 2), torch.tensor([2.0, 1.0, 5.0])
+    mean, _ = build("mse", VALUES, missing=True)
+    total, _ = build("mse", VALUES, missing=True, features="sum")
+    assert mean.loss(output, target).item() == pytest.approx((1 + 4 + 9) / 3)
+    assert mean.loss(output, target, weight).item() == pytest.approx((2 * 1 + 4 + 9) / 4)
+    assert total.loss(output, target).item() == pytest.approx((1 + 13) / 2)
+    assert total.loss(output, target, weight).item() == pytest.approx((2 * 1 + 13) / 3)
+    plain, _ = build("mse", VALUES)
+    assert plain.loss(output, target).isnan()  # which ends a run
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "hinge", "perceptron"])
+def test_a_class_that_cannot_be_is_an_error_in_words(name):
+    objective, outputs = build(name, CLASSES)
+    output, target = torch.zeros(3, outputs), torch.tensor([0, 7, 1])
+    words = "a target is class 7, and there are 4 classes: expected 0 to 3, or -100"
+    with pytest.raises(PegboardError, match=words):
+        objective.loss(output, target)
+    model = nn.Linear(2, outputs)
+    with pytest.raises(PegboardError, match=words):
+        objective.players(model)[0].loss(model, Batch((torch.zeros(3, 2),), target))
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):  # what is wrong elsewhere stays as it is
+        objective.players(model)[0].loss(model, Batch((torch.zeros(3, 5),), target))
+
+
+def test_clustering_is_the_squared_distance_to_the_nearest_centre():
+    objective, _ = build("clustering", None)
+    x = torch.tensor([[0.0], [1.0], [10.0]])
+    centres = torch.tensor([0.5, 8.0])
+    output = -((x - centres) ** 2)
+    assert objective.loss(output, None).item() == pytest.approx((0.25 + 0.25 + 4) / 3)
+    assert objective.loss(output, None, torch.tensor([1.0, 1.0, 0.0])).item() == pytest.approx(0.25)
+    assert objective.metrics() == {}
+    found = objective.predict(output)
+    assert found["cluster"].tolist() == [0, 0, 1] and found["distance"].tolist() == [0.5, 0.5, 2.0]

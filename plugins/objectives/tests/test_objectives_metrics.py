@@ -9,6 +9,7 @@ import pytest
 import torch
 from pegboard import Classes, Context, DataSpec, Labels, Tokens, Values
 from pegboard_objectives import pegboard_objectives
+from pegboard_objectives.checks import CLASSIFICATION, OF_LABELS, REGRESSION
 from sklearn import metrics as sk
 
 PARTS = {part.name: part for part in pegboard_objectives()}
@@ -237,3 +238,162 @@ def test_best_means_accuracy_where_it_is_measured():
     assert build("cross_entropy", Classes(3), metrics=("f1",)).monitor == ("loss", "min")
     assert build("cross_entropy", Tokens(9, 4)).monitor == ("loss", "min")
     assert build("mse", Values(1)).monitor == ("loss", "min")
+
+
+EVERY = [
+    ("cross_entropy", Classes(7), (*CLASS_METRICS, "entropy"), {"k": 3}),
+    ("binary_cross_entropy", Classes(2), ("accuracy", "f1", "auroc", "ece", "entropy"), {}),
+    ("brier", Classes(7), (*CLASS_METRICS, "entropy"), {"k": 3}),
+    ("binary_cross_entropy", Labels(3), ("accuracy", "f1", "auroc", "ece", "entropy"), {"missing": True}),
+    ("hinge", Classes(2), ("accuracy", "f1", "auroc"), {}),
+    ("perceptron", Classes(7), ("accuracy", "topk", "f1", "auroc"), {"k": 3}),
+    ("mse", Classes(7), ("accuracy", "topk", "f1", "auroc"), {"k": 3}),
+    ("mse", Values(2), ("r2", "mae", "rmse", "mse", "max_error", "lp"), {"p": 3.0, "missing": True}),
+    ("lp", Values(1), ("r2", "mae", "rmse", "mse", "max_error", "lp"), {"missing": True}),
+    ("clustering", Classes(7), None, {}),
+]
+
+
+def case(name, spec, chosen, fields, rows=40):
+    """An objective with metrics, random outputs and targets, and what marks a target that is not known."""
+    options = fields if chosen is None else {**fields, "metrics": chosen}
+    part = PARTS[name]
+    config = part.config(**options)
+    outputs = part.outputs(config, spec) if part.outputs else spec.size
+    objective = part.build(config, Context(spec=DataSpec((), spec), outputs=outputs))
+    if isinstance(spec, Classes):
+        return objective, logits(rows, outputs), indices(spec.count, rows), -100
+    target = logits(rows, outputs, seed=2)
+    return (
+        objective,
+        logits(rows, outputs),
+        target if isinstance(spec, Values) else (target > 0).float(),
+        math.nan,
+    )
+
+
+def figures(objective, *batches):
+    metrics = objective.metrics()
+    for metric in metrics.values():
+        for batch in batches:
+            metric.update(*batch)
+    return {name: metric.compute().item() for name, metric in metrics.items()}
+
+
+every_metric = pytest.mark.parametrize(("name", "spec", "chosen", "fields"), EVERY)
+
+
+def test_every_metric_is_among_those_that_are_tried_with_weights():
+    tried = {part: set() for part in ("classes", "labels", "values")}
+    for _, spec, chosen, _ in EVERY:
+        kind = {Classes: "classes", Labels: "labels", Values: "values"}[type(spec)]
+        tried[kind] |= set(chosen or ())
+    assert tried == {"classes": {*CLASSIFICATION}, "labels": {*OF_LABELS}, "values": {*REGRESSION}}
+
+
+@every_metric
+def test_weights_of_whole_numbers_are_repetitions(name, spec, chosen, fields):
+    objective, output, target, _ = case(name, spec, chosen, fields)
+    times = indices(4, len(target), seed=5)
+    times[:3] = torch.tensor([0, 1, 3])
+    repeated = (output.repeat_interleave(times, 0), target.repeat_interleave(times, 0))
+    expected = figures(objective, repeated)
+    assert all(map(math.isfinite, expected.values()))
+    batches = [(output[:15], target[:15], times[:15].float()), (output[15:], target[15:], times[15:].float())]
+    assert figures(objective, *batches) == pytest.approx(expected, rel=1e-6)
+    plain = [(output, target)]
+    assert figures(objective, (output, target, torch.ones(len(target)))) == figures(objective, *plain)
+
+
+@every_metric
+def test_what_has_weight_zero_or_is_not_known_leaves_no_trace(name, spec, chosen, fields):
+    objective, output, target, mark = case(name, spec, chosen, fields)
+    hidden = torch.zeros(len(target), dtype=torch.bool)
+    hidden[[0, 7, 8, 21]] = True
+    expected = figures(objective, (output[~hidden], target[~hidden]))
+    strange = output.clone()
+    strange[hidden] = 1e6
+    marked = target.clone()
+    marked[hidden] = mark
+    weight = (~hidden).float()
+    assert figures(objective, (strange, target, weight)) == pytest.approx(expected, rel=1e-6)
+    assert figures(objective, (strange, marked)) == pytest.approx(expected, rel=1e-6)
+    assert figures(objective, (strange, marked, weight)) == pytest.approx(expected, rel=1e-6)
+    nothing = figures(objective, (output, target, torch.zeros(len(target))))
+    assert all(map(math.isnan, nothing.values())) or name == "clustering"
+
+
+def test_weighted_metrics_equal_scikit_learn():
+    weight = torch.rand(60, generator=torch.Generator().manual_seed(4))
+    w = weight.double().numpy()
+    objective = build("cross_entropy", Classes(7), metrics=CLASS_METRICS, k=3)
+    output, target = logits(60, 7), indices(7, 60)
+    found = figures(
+        objective, (output[:20], target[:20], weight[:20]), (output[20:], target[20:], weight[20:])
+    )
+    chance, decision = output.double().softmax(-1).numpy(), output.argmax(-1).numpy()
+    assert found["accuracy"] == pytest.approx(sk.accuracy_score(target, decision, sample_weight=w))
+    assert found["top3"] == pytest.approx(sk.top_k_accuracy_score(target, chance, k=3, sample_weight=w))
+    assert found["f1"] == pytest.approx(sk.f1_score(target, decision, average="macro", sample_weight=w))
+    each = [sk.roc_auc_score(target == c, chance[:, c], sample_weight=w) for c in range(7)]
+    assert found["auroc"] == pytest.approx(np.mean(each), abs=1e-6)
+    values = build("mse", Values(3), metrics=("r2", "mae", "mse"))
+    a, b = logits(60, 3), logits(60, 3, seed=9)
+    found = figures(values, (b, a, weight))
+    assert found["r2"] == pytest.approx(sk.r2_score(a.double(), b.double(), sample_weight=w))
+    assert found["mae"] == pytest.approx(sk.mean_absolute_error(a.double(), b.double(), sample_weight=w))
+    assert found["mse"] == pytest.approx(sk.mean_squared_error(a.double(), b.double(), sample_weight=w))
+
+
+@pytest.mark.catalogue("S3-026", "S4-040")
+def test_distances_of_regression():
+    objective = build("mse", Values(3), metrics=("lp", "max_error"), p=3.0)
+    output, target = logits(50, 3), logits(50, 3, seed=7)
+    found = measure(objective, output, target)
+    error = (output - target).double()
+    assert list(found) == ["l3", "max_error"]
+    assert found["l3"] == pytest.approx(torch.linalg.vector_norm(error, 3, dim=-1).mean().item())
+    assert found["max_error"] == pytest.approx(error.abs().max().item())
+    assert list(build("mse", Values(1), metrics=("lp",), p=math.inf).metrics()) == ["linf"]
+
+
+@pytest.mark.catalogue("S4-040")
+def test_the_largest_error_is_the_uniform_distance_of_two_functions():
+    objective = build("mse", Values(1), metrics=("max_error",))
+    x = torch.linspace(0, 1, 2001, dtype=torch.float64).unsqueeze(-1)
+
+    def distance(f, g):
+        return measure(objective, f(x), g(x))["max_error"]
+
+    assert distance(torch.square, lambda x: x) == pytest.approx(0.25, abs=1e-4)
+    coefficients = logits(30, 5).double()
+    functions = [
+        lambda x, c=c: torch.cat([x**k for k in range(5)], -1) @ c.unsqueeze(-1) for c in coefficients
+    ]
+    for f, g, h in zip(functions[::3], functions[1::3], functions[2::3], strict=True):
+        assert distance(f, g) == distance(g, f) > 0 == distance(f, f)
+        assert distance(f, h) <= distance(f, g) + distance(g, h) + 1e-12
+
+
+def test_rand_index_equals_scikit_learn():
+    for seed in range(5):
+        groups, classes = indices(4, 60, seed=seed), indices(3, 60, seed=seed + 10)
+        classes[:30] = groups[:30] % 3
+        scores = torch.nn.functional.one_hot(groups, 4).float()
+        found = measure(build("clustering", Classes(3)), scores, classes)
+        assert found == {"ari": pytest.approx(sk.adjusted_rand_score(classes, groups))}
+    same = torch.nn.functional.one_hot(indices(3, 60), 3).float()
+    assert measure(build("clustering", Classes(3)), same, indices(3, 60)) == {"ari": 1}
+    one = torch.ones(5, 1)
+    assert measure(build("clustering", Classes(1)), one, torch.zeros(5).long(), 1) == {"ari": 1}
+
+
+def test_mean_entropy_of_predictions():
+    objective = build("cross_entropy", Classes(4), metrics=("entropy",))
+    output, target = 3 * logits(30, 4), indices(4, 30)
+    expected = torch.distributions.Categorical(logits=output.double()).entropy().mean().item()
+    assert measure(objective, output, target)["entropy"] == pytest.approx(expected, rel=1e-6)
+    assert measure(objective, 1e4 * output, target)["entropy"] == pytest.approx(0, abs=1e-6)
+    labels = build("binary_cross_entropy", Labels(4), metrics=("entropy",))
+    expected = torch.distributions.Bernoulli(logits=output.double()).entropy().mean().item()
+    assert measure(labels, output, (output > 1).float())["entropy"] == pytest.approx(expected, rel=1e-6)

@@ -34,7 +34,7 @@ def build(name, spec, **fields):
 def problems(name, spec, **fields):
     part = PARTS[name]
     data = None if spec is None else DataSpec((), spec)
-    return list(part.check(part.config(**fields), Facts(spec=data)))
+    return [] if part.check is None else list(part.check(part.config(**fields), Facts(spec=data)))
 
 
 def test_light_module_imports_neither_torch_nor_numpy():

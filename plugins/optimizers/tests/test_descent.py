@@ -223,3 +223,93 @@ def test_rates_must_sum_to_infinity():
         assert harmonic.step().item() == pytest.approx(1 / (k + 1), abs=1e-12)
     summable = Descent("sgd", 1.0, double, schedule(power=2.0), lr=1 / 8)  # rates 1 / (2 (k + 2)^2)
     assert summable.run(1000).item() == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.catalogue("S3-056")
+def test_momentum_hurries_along_valleys_and_over_small_hills():
+    curvature = torch.tensor([1.0, 100.0], dtype=torch.float64)
+    start = torch.tensor([1.0, 1.0], dtype=torch.float64)
+
+    def steps(momentum):
+        descent = Descent("sgd", start, lambda x: curvature * x, lr=0.01, momentum=momentum)
+        while (curvature * descent.point.detach() ** 2).sum() / 2 >= 1e-6:
+            descent.step()
+        return descent.count
+
+    assert steps(0.9) < steps(0.5) < steps(0.0)
+    plain, none = (
+        Descent("sgd", start, lambda x: curvature * x, lr=0.005, **m) for m in ({}, {"momentum": 0.0})
+    )
+    theirs = torch.nn.Parameter(start.clone())
+    reference = torch.optim.SGD([theirs], lr=0.005, momentum=0.7)
+    heavy = Descent("sgd", start, lambda x: curvature * x, lr=0.005, momentum=0.7)
+    velocity, x = torch.zeros(2, dtype=torch.float64), start
+    for _ in range(50):
+        assert torch.equal(plain.step(), none.step())
+        theirs.grad = curvature * theirs.detach()
+        reference.step()
+        velocity = 0.7 * velocity - 0.005 * curvature * x
+        x = x + velocity
+        torch.testing.assert_close(heavy.step(), theirs.detach(), atol=1e-15, rtol=0)
+        torch.testing.assert_close(x, theirs.detach(), atol=1e-15, rtol=0)
+
+    def wells(x):  # a shallow one at -0.72 and a deep one at 0.82
+        return 4 * x * (x**2 - 0.6) - 0.25
+
+    ends = [Descent("sgd", -1.4, wells, lr=0.02, momentum=m).run(2000).item() for m in (0.0, 0.9)]
+    assert ends[0] < -0.5 < 0.5 < ends[1]
+
+
+@pytest.mark.catalogue("S4-061")
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+@pytest.mark.parametrize("kernels", ["plain", "foreach", "fused"])
+def test_adam_with_and_without_bias_correction_equals_its_formula(name, kernels):
+    curvature = torch.tensor([1.0, 5.0, 0.2], dtype=torch.float64)
+    start = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
+    for corrected in (True, False):
+        fields = {"lr": 0.01, "bias_correction": corrected, "kernels": kernels}
+        descent = Descent(name, start, lambda x: curvature * x, **fields)
+        theirs = torch.nn.Parameter(start.clone())
+        reference = torch.optim.Adam([theirs], lr=0.01)
+        x, mean, square = start.clone(), torch.zeros(3).double(), torch.zeros(3).double()
+        for t in range(1, 51):
+            g = curvature * x
+            mean, square = 0.9 * mean + 0.1 * g, 0.999 * square + 0.001 * g**2
+            a, b = (1 - 0.9**t, 1 - 0.999**t) if corrected else (1.0, 1.0)
+            x = x - 0.01 * mean / a / ((square / b).sqrt() + 1e-8)
+            found = descent.step()
+            torch.testing.assert_close(found, x, atol=1e-12, rtol=0)
+            if corrected:
+                theirs.grad = curvature * theirs.detach()
+                reference.step()
+                torch.testing.assert_close(found, theirs.detach(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.catalogue("S4-061")
+def test_without_bias_correction_adam_starts_with_steps_that_are_too_long():
+    constant = Descent("adam", 0.0, torch.ones_like, lr=1.0, bias_correction=False)
+    path = [0.0, *(constant.step().item() for _ in range(4000))]
+    sizes = [a - b for a, b in pairwise(path)]
+    assert sizes[0] == pytest.approx(3.16228, abs=1e-4)
+    assert max(sizes) == sizes[11] == pytest.approx(6.57, abs=0.005)
+    assert [k for k, size in enumerate(sizes, 1) if size > 1.01][-1] + 1 == 3925
+    corrected = Descent("adam", 0.0, torch.ones_like, lr=1.0)
+    assert corrected.step().item() == pytest.approx(-1, abs=1e-6)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_uncorrected_adam_takes_the_same_steps_as_a_function(traced, amsgrad):
+    part = PARTS["adam"]
+    pair = [torch.nn.Parameter(torch.tensor([1.0, -2.0])) for _ in range(2)]
+    config = part.config(lr=0.1, bias_correction=False, amsgrad=amsgrad)
+    by_step, by_function = (part.build(config, Context())([{"params": [p]}]) for p in pair)
+    update, rate = part.functional(by_function, traced), 0.1
+    if traced:
+        update, rate = torch.compile(update, backend="eager", fullgraph=True), torch.tensor(0.1)
+    for _ in range(5):
+        pair[0].grad = 3 * pair[0].detach()
+        by_step.step()
+        with torch.no_grad():
+            update([3 * pair[1].detach()], [rate])
+        torch.testing.assert_close(pair[0], pair[1])

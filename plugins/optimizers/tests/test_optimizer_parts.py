@@ -32,8 +32,9 @@ TORCH = {
     "muon": "Muon",
     "lbfgs": "LBFGS",
 }
+OWN = ("gd", "nesterov", "perceptron")  # which torch.optim does not have
 FUSED = ("sgd", "adam", "adamw", "adagrad")
-SINGLE = [n for n in PARTS if n not in ("muon", "lbfgs")]
+SINGLE = [n for n in TORCH if n not in ("muon", "lbfgs")]
 
 # A value other than the default for every field that goes to torch under its own name.
 OTHER = {
@@ -66,6 +67,9 @@ OTHER = {
         "history_size": 5,
         "line_search_fn": "strong_wolfe",
     },
+    "gd": {"lr": 0.2, "line_search": "exact"},
+    "nesterov": {"lr": 0.2, "momentum": None},
+    "perceptron": {"lr": 0.2},
 }
 
 
@@ -112,7 +116,7 @@ def test_every_dense_optimizer_of_torch_is_there():
         n for n, c in vars(torch.optim).items() if inspect.isclass(c) and issubclass(c, torch.optim.Optimizer)
     }
     assert there - {"Optimizer", "SparseAdam"} == set(TORCH.values())
-    assert set(PARTS) == set(TORCH) == set(OTHER)
+    assert set(PARTS) == {*TORCH, *OWN} == set(OTHER)
 
 
 def test_importing_the_plugin_imports_neither_torch_nor_numpy():
@@ -125,19 +129,19 @@ def test_importing_the_plugin_imports_neither_torch_nor_numpy():
     assert not loaded(code)
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", TORCH)
 def test_fields_have_the_names_and_defaults_of_torch(name):
     expected = inspect.signature(getattr(torch.optim, TORCH[name])).parameters
-    own = {"kernels", "eps1", "eps2", "adamw_lr", "adamw_betas", "adamw_eps"}
+    own = {"kernels", "bias_correction", "eps1", "eps2", "adamw_lr", "adamw_betas", "adamw_eps"}
     for field in fields(PARTS[name].config):
         if field.name not in own and (name, field.name) != ("muon", "adjust_lr_fn"):
             assert field.default == expected[field.name].default, field.name
 
 
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("name", TORCH)
 def test_every_field_reaches_torch(name):
     default = PARTS[name].config()
-    known = {"kernels", "nesterov", "eps1", "eps2", "adamw_lr", "adamw_betas", "adamw_eps"}
+    known = {"kernels", "bias_correction", "nesterov", "eps1", "eps2", "adamw_lr", "adamw_betas", "adamw_eps"}
     assert {f.name for f in fields(default)} - known <= set(OTHER[name])
     optimizer = build(name, [{"params": list(network().parameters())}], **OTHER[name])
     for key, value in OTHER[name].items():
@@ -272,7 +276,7 @@ def test_a_step_on_the_meta_device_shows_who_waits_for_the_device(name):
         with pytest.raises(RuntimeError, match="meta"):
             train(model, optimizer, 2, part.closure)
     else:
-        assert all(p.is_meta for p in train(model, optimizer, 2))
+        assert all(p.is_meta for p in train(model, optimizer, 2, part.closure))
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -293,7 +297,7 @@ def test_groups_keep_their_own_settings_and_the_callers_dicts_stay_as_they_are(n
     assert all(named[n] is p for n, p in zip(group["names"], group["params"], strict=True))
 
 
-@pytest.mark.parametrize("name", [n for n in PARTS if n not in ("rprop", "lbfgs")])
+@pytest.mark.parametrize("name", [n for n in TORCH if n not in ("rprop", "lbfgs")])
 def test_nothing_decays_unless_a_group_asks_for_it(name):
     still, decaying = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
     config = PARTS[name].config(lambd=0.0) if name == "asgd" else None
@@ -305,7 +309,7 @@ def test_nothing_decays_unless_a_group_asks_for_it(name):
     assert (decaying < 1).all()
 
 
-@pytest.mark.parametrize("name", ["rprop", "lbfgs"])
+@pytest.mark.parametrize("name", ["rprop", "lbfgs", "gd", "nesterov"])
 def test_a_decay_that_would_be_ignored_is_an_error(name):
     params = list(network().parameters())
     with pytest.raises(PegboardError, match="has no weight decay of its own"):

@@ -163,6 +163,21 @@ def test_charts_have_the_step_of_the_run_as_their_axis(done: Done, read: Reader)
     assert axes["*"] == "step" and axes["step"] == ""
 
 
+@pytest.mark.parametrize(("own", "group"), [(None, "cv"), ("mine", "mine")])
+def test_the_folds_of_a_cross_validation_are_a_group_and_tell_which_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None, group: str
+) -> None:
+    import wandb
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(wandb, "init", lambda **words: given.update(words))
+    tracker = WandbTracker(Wandb(project="demo", group=own, mode="offline"))
+    tracker._init(info(tmp_path / "fold-1", group="cv"), "cv-fold-1", tmp_path)
+    assert (given["group"], given["name"]) == (group, "digits mlp fold-1")
+    tracker._init(info(tmp_path / "fold-1"), "other", tmp_path)
+    assert (given["group"], given["name"]) == (own, "digits mlp")
+
+
 def test_run_has_id_name_config_group_tags_and_notes(done: Done, read: Reader) -> None:
     record = read(done.record)
     run = record.of("run")[0]

@@ -16,7 +16,9 @@ CONFIG = {
     "data": {"name": "moons", "samples": 200},
     "model": {"name": "mlp", "hidden": [8]},
     "optimizer": {"name": "adam", "lr": 0.01},
+    "reference": "nothing",
     "regularizers": {"dropout": {"p": 0.1}},
+    "plugins": {"local": [str(Path(__file__).with_name("nothing_parts.py"))]},
     "trainer": {"epochs": 3, "log_every": 2, "device": "cpu", "threads": 1},
 }
 
@@ -36,7 +38,7 @@ def record_of(run: pegboard.Run, read: Callable[[Path], Any]) -> Any:
 
 def test_the_history_equals_metrics_jsonl_row_for_row(run: pegboard.Run, read: Callable[[Path], Any]) -> None:
     rows = record_of(run, read).rows
-    tables = {"confusion", "predictions", "curves"}
+    tables = {"confusion", "predictions", "curves", "report"}
     figures = [row for row in rows if not any(name.split("/")[-1] in tables for name in row)]
     assert figures == run.history
     assert len(run.history) > 6
@@ -55,6 +57,25 @@ def test_config_environment_and_artifacts_are_there(run: pegboard.Run, read: Cal
     assert first.run_id == run.folder.name
     aliases = {alias for artifact in record.of("artifact") for alias in artifact.aliases}
     assert {"best", "last"} <= aliases
+
+
+def test_the_summary_has_the_diagnosis_the_reference_and_the_page(
+    run: pegboard.Run, read: Callable[[Path], Any]
+) -> None:
+    summary = record_of(run, read).summary
+    assert summary["diagnosis/verdict"] == run.diagnosis["verdict"]
+    assert summary["diagnosis/rule"] == run.diagnosis["rule"]
+    for split in ("train", "val", "test"):
+        assert summary[f"diagnosis/{split}/loss"] == run.figures[f"{split}/loss"]
+    assert summary["diagnosis/gap"] == run.figures["test/loss"] - run.figures["train/loss"]
+    assert summary["reference/name"] == "nothing"
+    assert summary["reference/gap"] == run.reference["gap"]
+    assert summary["reference/figures/test/loss"] == run.reference["figures"]["test/loss"]
+    assert not {"diagnosis", "reference"} & set(summary)
+    page = summary["report"]
+    assert page["_type"] == "html-file"
+    (record,) = run.folder.rglob("*.wandb")
+    assert (record.parent / "files" / page["path"]).read_text() == (run.folder / "report.html").read_text()
 
 
 def test_watching_does_not_change_the_weights(run: pegboard.Run, tmp_path: Path) -> None:

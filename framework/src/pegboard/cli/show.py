@@ -8,17 +8,34 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..config.fields import Field
     from ..registry import Entry, Registry
 
-HELP = "Show the installed parts, or everything about one of them."
-EXAMPLE = "pegboard show models"
+HELP = "Show the installed parts, everything about one of them, or a picture of a data set."
+EXAMPLE = """pegboard show models
+         pegboard show data moons noise=0.2 --plot"""
 _WIDTH = 100
+_SUFFIXES = (".png", ".svg")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name", nargs="?", help="a kind of part, a part, or a section: trainer, data, plugins"
+    )
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        default=[],
+        metavar="DATA",
+        help="after data: the name of a data set, or a config; with --plot also its fields, as noise=0.2",
+    )
+    parser.add_argument("--plot", action="store_true", help="draw the data set that is named after data")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="a .png or .svg file for the picture, replaced if it is there; else NAME.png",
     )
     parser.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to add")
 
@@ -26,8 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..registry import KINDS, Registry
 
+    _check_words(args)
     registry = Registry.discover(local=args.local).insist(args.local)
-    if args.name is None:
+    if args.plot:
+        print("\n".join(_plot(args, registry)))
+        return 0
+    if args.overrides:
+        lines = list(_data(args.overrides[0], registry))
+    elif args.name is None:
         lines = [line for kind in KINDS for line in _kind(kind, registry)]
         lines.append("everything about one of them: pegboard show NAME")
     else:
@@ -36,11 +59,85 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check_words(args: argparse.Namespace) -> None:
+    """Words that mean nothing where they stand."""
+    from ..errors import PegboardError
+
+    name = args.name or "NAME"
+    if args.name != "data" and (args.plot or args.overrides):
+        found = "--plot" if args.plot else repr(args.overrides[0])
+        raise PegboardError(
+            f"found {found} after {name!r}, where nothing follows\n"
+            f"a picture of a data set: pegboard show data {name} --plot"
+        )
+    if args.plot and not args.overrides:
+        raise PegboardError(
+            "no data set is named: pegboard show data NAME --plot\nlist them: pegboard show data"
+        )
+    if args.out and not args.plot:
+        raise PegboardError("--out is for a picture: add --plot")
+    if args.overrides[1:] and not args.plot:
+        raise PegboardError(f"{args.overrides[1]!r} is for a picture: add --plot")
+
+
+def _data(name: str, registry: Registry) -> Iterator[str]:
+    """What a data set is; parts of other kinds with this name are left out."""
+    entries = registry.entries("dataset")
+    found = [e for e in entries if name in _references(e)]
+    for entry in found:
+        yield from _part(entry, registry)
+    if not found:
+        raise _unknown("no data set", name, [e.part.name for e in entries], "pegboard show datasets")
+
+
+def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
+    """Draw a data set, and say where the picture is."""
+    name, *words = args.overrides
+    if name.endswith((".yaml", ".yml")):
+        from ..config.check import check
+
+        settings = check(name, words)
+        chosen, seed = settings.data, settings.seed
+    else:
+        from ..config.alone import choose
+        from ..parts import Dataset
+
+        chosen, seed = choose(Dataset, name, words, registry), 0
+    path = _picture(args.out, chosen.entry.part.name)
+    from ..parts import Context
+    from ..planning import build
+    from ..report.pictures import draw_data, named
+
+    part: Any = chosen.entry.part
+    splits = build(chosen, Context(seed=seed, key="data"))
+    sizes = ", ".join(f"{len(source):,} {split}" for split, source in named(splits).items())
+    own = getattr(chosen.config, "seed", None)
+    told = textwrap.fill(" ".join((part.name, *words)), 80)
+    title = f"{told}\n{sizes}, seed {seed if own is None else own}"
+    left_out = draw_data(splits, path, title, part.plot)
+    yield str(path)
+    yield from left_out
+
+
+def _picture(given: str | None, name: str) -> Path:
+    """Where a picture goes; a file that nobody named is not replaced."""
+    from pathlib import Path
+
+    from ..errors import PegboardError
+
+    path = Path(given or f"{name}.png")
+    if path.suffix not in _SUFFIXES:
+        raise PegboardError(f"--out {given}: found no {' or '.join(_SUFFIXES)} at its end: is it a picture?")
+    if not path.parent.is_dir():
+        raise PegboardError(f"--out {given}: no folder {str(path.parent)!r}")
+    if given is None and path.exists():
+        raise PegboardError(f"{path} is there already\nreplace it: --out {path}, or name another file")
+    return path
+
+
 def _named(name: str, registry: Registry) -> Iterator[str]:
     """What a name stands for: a kind, a section of the core's, a part of any kind."""
     from ..config.nodes import DataOptions, Plugins, Trainer
-    from ..errors import PegboardError
-    from ..nearest import nearest
     from ..registry import KINDS
 
     sections = {"trainer": Trainer, "data": DataOptions, "plugins": Plugins}
@@ -54,9 +151,17 @@ def _named(name: str, registry: Registry) -> Iterator[str]:
     for entry in found:
         yield from _part(entry, registry)
     if not found and name not in kinds and name not in sections:
-        near = nearest(name, [*sections, *kinds, *(e.part.name for e in entries)])
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise PegboardError(f"nothing is called {name!r}{meant}\nlist everything: pegboard show")
+        names = [*sections, *kinds, *(e.part.name for e in entries)]
+        raise _unknown("nothing", name, names, "pegboard show")
+
+
+def _unknown(what: str, name: str, names: Iterable[str], listing: str) -> Exception:
+    from ..errors import PegboardError
+    from ..nearest import nearest
+
+    near = nearest(name, names)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return PegboardError(f"{what} is called {name!r}{meant}\nlist everything: {listing}")
 
 
 def _references(entry: Entry) -> tuple[str, ...]:
@@ -89,7 +194,7 @@ def _section(name: str, cls: type[Any]) -> Iterator[str]:
 
 def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     from ..config.fields import describe
-    from ..config.sections import OPTIONS
+    from ..config.sections import OPTIONS, in_configs
     from ..errors import PegboardError
 
     part = entry.part
@@ -111,7 +216,7 @@ def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     facts = list(_facts(part))
     yield from (f"{label:<10}  {text}" for label, text in facts)
     yield from [""] if facts else []
-    if part.kind != "probe":  # which no config names
+    if in_configs(part):
         yield "example"
         yield textwrap.indent(_example(registry.reference(entry), part.kind, fields), "  ")
         yield ""
@@ -150,6 +255,10 @@ def _facts(part: Any) -> Iterator[tuple[str, str]]:
     for name, label in words.items():
         if values := getattr(part, name, ()):
             yield label, ", ".join(getattr(v, "__name__", str(v)) for v in values)
+    if getattr(part, "reference", False):
+        yield "reference", "a run that names it is measured beside its optimum"
+    elif part.kind == "probe":
+        yield "measures", f"a finished run: pegboard probe RUN {part.name}"
     if getattr(part, "closure", False):
         yield "steps", "with a closure: it evaluates the loss again"
     if part.docs:

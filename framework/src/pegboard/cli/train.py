@@ -6,6 +6,7 @@ import argparse
 
 HELP = "Train a config and leave a run folder."
 EXAMPLE = """pegboard train configs/quickstart.yaml model.hidden=[64] trainer.epochs=5
+         pegboard train configs/quickstart.yaml trainer.folds=5
          pegboard train configs/quickstart.yaml trainer.steps=100 --profile"""
 
 
@@ -25,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     settings = check(args.config, args.overrides)  # before torch is imported: mistakes answer at once
     from pathlib import Path
 
+    from .. import folds
     from ..report.console import Console
-    from ..training import run_plan
 
-    run_plan(settings, Path(args.root), Console(args.quiet), args.profile)
+    folds.train(settings, Path(args.root), Console(args.quiet), args.profile)
     return 0

@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
 
         recipe = zoo.find_recipe(args.recipe)
         settings = check(recipe.config, [f"name={zoo._slug(recipe.name)}", *args.overrides])
-        from ..training import run_plan
+        from .. import folds
 
-        run_plan(settings, Path(args.root), console)
+        folds.train(settings, Path(args.root), console)
     elif args.action == "record":
         for recipe in [zoo.find_recipe(name) for name in args.recipe]:
             path = zoo.record(recipe, args.seeds, Path(args.root), console.say)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from ..installed import find_installed, names_of
 from ..nearest import meant, nearest, score
-from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, Schedule
+from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, ProbePart, Schedule
 from ..registry import Registry
 from ..specs import DataSpec
 from ..switches import absent
@@ -88,6 +88,7 @@ class _Checker:
         """Check everything; settings where nothing is wrong."""
         self._top()
         plugins, trainer = self._core(Plugins, "plugins"), self._core(Trainer, "trainer")
+        self.found += fit.fit_folds(trainer, self.sections.get("trainer", ("trainer",))[0])
         name = self._value("name", RUN_NAME, self._default_name())
         seed = self._value("seed", SEED, 0)
         plugins = self._local(plugins or Plugins())
@@ -98,6 +99,9 @@ class _Checker:
         key, objective = self.sections.get("objective", ("objective", None))
         if objective is not None:
             self._keep("objective", self.parts.read(ObjectivePart, key, objective))
+        key, reference = self.sections.get("reference", ("reference", None))
+        if reference is not None:
+            self._keep("reference", self.parts.read(ProbePart, key, reference))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)
@@ -327,6 +331,8 @@ class _Checker:
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
         if spec is None and data is not None:
             spec = fit.read_spec(self.parts, data)
+        if data is not None:
+            self.found += fit.fit_batches(data, spec)
         if spec is not None and data is not None:
             source = repr(data.entry.part.name)
             if model is not None:

@@ -144,7 +144,8 @@ def _named(hint: Any, plural: bool) -> str:
         return f"{lists} of {words(args[0], True)}" if args else lists
     if container in (dict, Mapping):
         mappings = "mappings" if plural else "a mapping"
-        return f"{mappings} of names to {words(args[1], True)}" if args else mappings
+        names = words(args[0], True) if args and split(args[0])[0] is int else "names"
+        return f"{mappings} of {names} to {words(args[1], True)}" if args else mappings
     if dataclasses.is_dataclass(hint):
         names = ", ".join(f.name for f in dataclasses.fields(hint) if f.init)
         return f"{'mappings' if plural else 'a mapping'} with the keys {names}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ..parts import Facts, Model, ObjectivePart, Optimizer, Problem, Regularizer
 from ..registry import Entry, Registry
 from ..regularizer import Use, order
-from ..specs import DataSpec, Spec, fits
+from ..specs import Classes, DataSpec, Spec, fits
+from .nodes import DataOptions, Trainer
 from .report import Mistake, listed
 from .sections import Parts, Read
 from .typed import build
@@ -71,6 +73,45 @@ def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -
     )
     message = f"{read.what} works on {_types(accepted)}, but the target of {data} is {target or 'nothing'}"
     yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
+
+
+def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
+    """A fold that is not one of the cross-validation's."""
+    if trainer is None or trainer.fold is None:
+        return
+    if trainer.folds is None:
+        hint = f"say of how many: {path}.folds=5"
+        yield Mistake(path=f"{path}.fold", message=f"fold {trainer.fold} of no folds", hint=hint)
+    elif trainer.fold >= trainer.folds:
+        expected = f"0 to {trainer.folds - 1}, as there are {trainer.folds} folds"
+        yield Mistake(path=f"{path}.fold", message=f"found {trainer.fold}", expected=expected)
+
+
+def fit_batches(data: Read, spec: DataSpec | None) -> Iterable[Mistake]:
+    """Batches that shrink, draws that have no order, and classes that are not there."""
+    options = data.options
+    if not isinstance(options, DataOptions):
+        return
+    stages = options.stages()
+    for (_, before), (epoch, size) in pairwise(stages):
+        if before == "all" or (size != "all" and size <= before):
+            yield Mistake(
+                path=f"{data.path}.batch_schedule.{epoch}",
+                message=f"batches of {size} from epoch {epoch} on, after batches of {before}",
+                expected="sizes that grow from epoch to epoch, beginning with that of data.batch_size",
+            )
+    if options.sampling != "epoch" and not options.shuffle:
+        yield Mistake(
+            path=f"{data.path}.shuffle",
+            message=f"found false, but what sampling: {options.sampling} draws is in no order",
+            hint="take shuffle: false out, or take each sample once: sampling: epoch",
+        )
+    if options.sampling == "balanced" and spec is not None and not isinstance(spec.target, Classes):
+        yield Mistake(
+            path=f"{data.path}.sampling",
+            message=f"found balanced, but the target of {data.what} is {spec.target or 'nothing'}",
+            expected="epoch, replacement or weighted; balanced draws need a target of Classes",
+        )
 
 
 def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistake:

@@ -76,6 +76,18 @@ def load(source: Source, overrides: Sequence[str] = ()) -> Loaded:
     return loaded
 
 
+def load_part(section: str, name: str, words: Sequence[str]) -> Loaded:
+    """A section with one part in it, its name and the words `field=value` from the command line."""
+    nodes, wrong = parse(words)
+    part = Node({"name": Node(name, Origin(word=name), Origin(word=name))})
+    for node in nodes:
+        part = _join(part, node, (section,))
+    loaded = Loaded(mistakes=wrong)
+    loaded.tree = {section: _flatten(part, section, loaded)}
+    loaded.origins[section] = Origin(word=name)
+    return loaded
+
+
 def _join(base: Node, over: Node, path: tuple[str, ...] = ()) -> Node:
     """Overrides put together without regard to their order: `model.depth=3 model.name=x`."""
     if part_at(path) is not None:
@@ -241,14 +253,16 @@ def _python(value: Any, path: tuple[str, ...], mistakes: list[Mistake], around: 
         if id(value) in around or len(around) > DEEPEST:
             message = "it contains itself, or is nested too deep"
         elif isinstance(value, Mapping):
+            # Below the top, some mappings are keyed by numbers.
+            keyed = {str(k) if path and type(k) is int else k: v for k, v in value.items()}
             mistakes += [
                 Mistake(path=".".join(path), message=f"the key {key!r} is not a text")
-                for key in value
+                for key in keyed
                 if not isinstance(key, str)
             ]
             inside = (*around, id(value))
             return Node(
-                {k: _python(v, (*path, k), mistakes, inside) for k, v in value.items() if isinstance(k, str)}
+                {k: _python(v, (*path, k), mistakes, inside) for k, v in keyed.items() if isinstance(k, str)}
             )
         else:
             inside = (*around, id(value))

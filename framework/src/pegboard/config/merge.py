@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..parts import Dataset, Model, ObjectivePart, Optimizer, Part, Regularizer, Schedule, TrackerPart
+from ..parts import (
+    Dataset,
+    Model,
+    ObjectivePart,
+    Optimizer,
+    Part,
+    ProbePart,
+    Regularizer,
+    Schedule,
+    TrackerPart,
+)
 from .read import Node, switched
 
 PARTS: dict[str, type[Part[Any, Any]]] = {
@@ -12,6 +22,7 @@ PARTS: dict[str, type[Part[Any, Any]]] = {
     "model": Model,
     "optimizer": Optimizer,
     "objective": ObjectivePart,
+    "reference": ProbePart,
 }
 KEYED: dict[str, type[Part[Any, Any]]] = {"regularizers": Regularizer, "trackers": TrackerPart}
 

@@ -14,18 +14,40 @@ if TYPE_CHECKING:
 
 DEVICES = Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 MOST = 10**9  # of what torch counts or allocates; more is a slip
+BatchSize = Annotated[int, Ge(1), Le(MOST)] | Literal["all"]
+EVALUATED = 1024  # samples in an evaluation batch where a training batch is the whole split
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """How the samples of a data set are batched; stands beside the data set's own fields."""
 
-    batch_size: Annotated[int, Ge(1), Le(MOST)] = 64  # samples in a training batch
+    batch_size: BatchSize = 64  # samples in a training batch; all: the whole training split
+    # Larger batches from some epochs on, of which 0 is the first: {5: 128, 10: all}.
+    batch_schedule: Mapping[Annotated[int, Ge(1)], BatchSize] | None = None
     eval_batch_size: Annotated[int, Ge(1), Le(MOST)] | None = None  # samples in an evaluation batch
+    # What an epoch is: each sample once, or as many draws with replacement, in which all samples are alike
+    # likely (replacement), each as its weight says (weighted), or each class (balanced).
+    sampling: Literal["epoch", "replacement", "weighted", "balanced"] = "epoch"
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
     lengths: Literal["bucket", "pad"] = "bucket"  # sequences: similar ones together, or all of one length
     workers: Annotated[int, Ge(0), Le(1024)] = 0  # processes that read ahead data that is not in memory
+
+    def stages(self) -> list[tuple[int, int | Literal["all"]]]:
+        """The epochs from which on batches have another size, and that size; the first is epoch 0."""
+        return [(0, self.batch_size), *sorted((self.batch_schedule or {}).items())]
+
+    def size_in(self, epoch: int) -> int | Literal["all"]:
+        """Samples in a batch of an epoch."""
+        return [size for first, size in self.stages() if first <= epoch][-1]
+
+    @property
+    def eval_size(self) -> int:
+        """Samples in an evaluation batch."""
+        if self.eval_batch_size is not None:
+            return self.eval_batch_size
+        return EVALUATED if self.batch_size == "all" else 4 * self.batch_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +93,14 @@ class Trainer:
     keep: Annotated[int, Ge(1)] = 2  # newest checkpoints that stay, besides the best
     threads: Annotated[int, Ge(1), Le(1024)] | None = None  # CPU threads of torch; null leaves its default
     deterministic: bool = True  # refuse kernels whose result depends on timing
+    folds: Annotated[int, Ge(2)] | None = None  # of a cross-validation: a run for each of them
+    fold: Annotated[int, Ge(0)] | None = None  # the one of them to carry out; null is all
+    diagnose: bool = True  # say at the end whether the model underfits or overfits
+
+    @property
+    def cut(self) -> tuple[int, int] | None:
+        """Number and count of the fold that the data is cut for, the first where all are carried out."""
+        return None if self.folds is None else (self.fold or 0, self.folds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +153,7 @@ class Settings:
     schedule: Chosen | None
     player_optimizers: Mapping[str, tuple[Chosen, Chosen | None]]  # for players with their own settings
     objective: Chosen | None  # None until the data says its target
+    reference: Chosen | None  # the exact optimum that the run is measured beside
     regularizers: Mapping[str, Chosen]  # sorted by key
     trainer: Trainer
     trackers: Mapping[str, Chosen]

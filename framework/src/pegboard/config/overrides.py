@@ -23,8 +23,9 @@ def overrides(words: Sequence[str]) -> tuple[list[Node], list[Mistake]]:
             continue
         key, _, text = word.partition("=")
         origin = Origin(word=word)
-        value, found = read(text.strip().encode("utf-8", "surrogatepass"), lambda *_, o=origin: o)
         path = key.strip().split(".")
+        data = text.strip().encode("utf-8", "surrogatepass")
+        value, found = read(data, lambda *_, o=origin: o, tuple(path))
         if found or value is None:
             message = found[0].message if found else "not YAML"
             mistakes.append(_mistake(word, f"the value cannot be read: {message}", path=".".join(path)))

@@ -20,6 +20,7 @@ TOP = (
     "model",
     "optimizer",
     "objective",
+    "reference",
     "regularizers",
     "trainer",
     "trackers",

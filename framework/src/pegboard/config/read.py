@@ -94,10 +94,12 @@ class _Loader(yaml.SafeLoader):
         return length if seen and not depth else 0
 
 
-def read(data: bytes, place: Callable[[int, int], Origin]) -> tuple[Node | None, list[Mistake]]:
+def read(
+    data: bytes, place: Callable[[int, int], Origin], path: tuple[str, ...] = ()
+) -> tuple[Node | None, list[Mistake]]:
     """The values in a YAML text; None where it cannot be read at all.
 
-    `place` turns a line and a column, both from 1, into an origin.
+    `place` turns a line and a column, both from 1, into an origin; `path` is where in a config the text is.
     """
     if len(data) > LARGEST:
         return None, [Mistake(path="", message=f"larger than {LARGEST // 2**20} MiB", origin=place(1, 1))]
@@ -117,7 +119,7 @@ def read(data: bytes, place: Callable[[int, int], Origin]) -> tuple[Node | None,
         if root is None:
             return Node({}, place(1, 1)), []
         builder = _Builder(loader.tags, place)
-        return builder.node(root, ()), builder.mistakes
+        return builder.node(root, path), builder.mistakes
     except yaml.YAMLError as error:
         line, column, message, hint = explain(error, text)
         return None, [Mistake(path="", message=message, hint=hint, origin=place(line, column))]
@@ -227,7 +229,10 @@ class _Builder:
         if isinstance(name, str):
             return name
         hint = f'keys are words; quote it if it is meant: "{key.value}"'
-        if isinstance(name, int) and isinstance(value, yaml.ScalarNode) and value.value == "":
+        empty = isinstance(value, yaml.ScalarNode) and value.value == ""
+        if type(name) is int and path and not empty:  # some mappings are keyed by numbers
+            return str(name)
+        if isinstance(name, int) and empty:
             if str(last[1]).lstrip("-+").isdecimal():
                 message = f"found '{last[1]},{key.value}': a comma separates keys here"
                 hint = f"a number takes a point: {last[0]}: {last[1]}.{key.value}; "

@@ -19,7 +19,7 @@ from ..registry import Entry, Registry
 from .fields import Field, describe, members, options, plain, split
 from .merge import KEYED, PARTS
 from .nodes import Plugins, Trainer
-from .sections import OPTIONS, part_fields
+from .sections import OPTIONS, nameable, part_fields
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 HEADER = "# yaml-language-server: $schema="  # the line by which a config names its schema
@@ -29,6 +29,7 @@ _SECTIONS = {
     "model": "what is trained, and the weights that it starts from",
     "optimizer": "how the weights follow the gradient, and how the learning rate changes",
     "objective": "the loss and its metrics; chosen by the data's target where it is left out",
+    "reference": "the exact optimum of the problem, beside which the run is measured at its end",
     "regularizers": "tricks by name, each with its settings; {} takes its defaults, null takes it out",
     "trackers": "where figures, pictures and checkpoints go besides the run folder, by name",
 }
@@ -51,7 +52,7 @@ def schema(registry: Registry) -> dict[str, Any]:
     for kind in (*(cls.kind for cls in (*PARTS.values(), *KEYED.values())), "schedule"):
         defs[f"names.{kind}"] = _names(kind, registry)
         defs[kind] = _keys(kind, registry)
-        for entry in registry.entries(kind):
+        for entry in nameable(registry, kind):
             defs[_definition(entry, registry)] = _part(entry)
     properties: dict[str, Any] = {
         "extends": {
@@ -86,7 +87,7 @@ def _section(cls: type[Any]) -> dict[str, Any]:
 
 def _names(kind: str, registry: Registry) -> dict[str, Any]:
     """The names of parts, each with what it is; names that say their plugin too are taken, not offered."""
-    entries = registry.entries(kind)
+    entries = nameable(registry, kind)
     offered = [
         {
             "const": registry.reference(entry),
@@ -129,19 +130,20 @@ def _node(kind: str, note: str) -> dict[str, Any]:
 def _keys(kind: str, registry: Registry) -> dict[str, Any]:
     """The keys of a node that names its part: those of the part."""
     chosen = []
-    for entry in registry.entries(kind):
+    for entry in nameable(registry, kind):
         name = registry.reference(entry)
         pattern = _qualified(entry) + (f"|{name}" if name == entry.part.name else "")
         named = {"properties": {"name": {"type": "string", "pattern": f"^(?:{pattern})$"}}}
         then = {"$ref": f"#/$defs/{_definition(entry, registry)}"}
         chosen.append({"if": {**named, "required": ["name"]}, "then": then})
     names = {"$ref": f"#/$defs/names.{kind}"}
-    return {"properties": {"name": {"description": f"which {kind}", **names}}, "allOf": chosen}
+    own = {"properties": {"name": {"description": f"which {kind}", **names}}}
+    return {**own, "allOf": chosen} if chosen else own  # an empty list is no schema
 
 
 def _keyed(kind: str, note: str, registry: Registry) -> dict[str, Any]:
     """A mapping of names to settings; null or false switches a part off."""
-    known = {registry.reference(entry): entry for entry in registry.entries(kind)}
+    known = {registry.reference(entry): entry for entry in nameable(registry, kind)}
     return {
         "description": note,
         "type": ["object", "null"],
@@ -239,7 +241,8 @@ def _single(hint: Any) -> dict[str, Any]:
     if container in (tuple, list, Sequence, set, frozenset):
         return {"type": "array", "items": _type(args[0]) if args else {}}
     if container in (dict, Mapping):
-        return {"type": "object", "additionalProperties": _type(args[1]) if args else {}}
+        numbered = {"propertyNames": {"pattern": "^[0-9]+$"}} if args and split(args[0])[0] is int else {}
+        return {"type": "object", **numbered, "additionalProperties": _type(args[1]) if args else {}}
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return {"type": "object", **_object(describe(hint))}
     return {}

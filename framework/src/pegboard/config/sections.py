@@ -24,7 +24,9 @@ SECTIONS = {
     "regularizer": "regularizers",
     "tracker": "trackers",
     "schedule": "optimizer.schedule",
+    "probe": "reference",
 }
+_KINDS = ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker", "probe")
 _CALLED_NAME = ("name", "type", "kind", "class", "_target_", "id", "part")
 
 
@@ -48,16 +50,29 @@ def section(kind: str) -> str:
     return SECTIONS.get(kind, kind)
 
 
+def nameable(registry: Registry, kind: str) -> list[Entry]:
+    """The parts of a kind that a config may name; of the probes, those that are references."""
+    return [e for e in registry.entries(kind) if in_configs(e.part)]
+
+
+def in_configs(part: Part[Any, Any]) -> bool:
+    """Whether a config may name a part; a probe that is no reference measures finished runs alone."""
+    return getattr(part, "reference", True) is True
+
+
 def as_node(value: Any) -> Any:
     """A part node with the short form `model: NAME` written out."""
     return {"name": value} if isinstance(value, str) else value
 
 
 class Parts:
-    """Reads part nodes with one registry, and notes what is wrong with them."""
+    """Reads part nodes with one registry, and notes what is wrong with them.
 
-    def __init__(self, registry: Registry, found: list[Mistake]) -> None:
-        self.registry, self.found = registry, found
+    A command may name `any_part`, also those that a config does not.
+    """
+
+    def __init__(self, registry: Registry, found: list[Mistake], any_part: bool = False) -> None:
+        self.registry, self.found, self.any_part = registry, found, any_part
 
     def note(self, path: str, message: str, **more: Any) -> None:
         self.found.append(Mistake(path=path, message=message, **more))
@@ -118,13 +133,18 @@ class Parts:
     ) -> tuple[Entry | None, bool]:
         """The part, or the one that was probably meant, so that its fields are checked all the same."""
         try:
-            return self.registry.lookup(kind, name), False
+            entry = self.registry.lookup(kind, name)
+            if self.any_part or in_configs(entry.part):
+                return entry, False
+            self._no_reference(entry, place)
+            return None, False
         except UnknownPart as error:
-            names = [e.part.name for e in self.registry.entries(kind)]
+            entries = self.registry.entries(kind) if self.any_part else nameable(self.registry, kind)
+            names = [e.part.name for e in entries]
             near = nearest(name, [*names, *error.nearest]) if name not in names else list(error.nearest)
             hint = error.hint
-            for other in ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker"):
-                if other != kind and any(e.part.name == name for e in self.registry.entries(other)):
+            for other in _KINDS:
+                if other != kind and any(e.part.name == name for e in nameable(self.registry, other)):
                     at = section(other)
                     hint = f"{_a(other)} stands under {at}: {at}: {{{name}: {{}}}}\n{hint}"
                     if other not in ("regularizer", "tracker"):
@@ -132,7 +152,7 @@ class Parts:
             self.note(
                 place,
                 error.message,
-                expected=_short(error.expected),
+                expected=_short(error.expected) if kind != "probe" or self.any_part else self._references(),
                 nearest=tuple(near),
                 hint=hint,
                 at_key=at_key,
@@ -144,6 +164,19 @@ class Parts:
             if score(name, near[0]) >= 0.9 or 2 * like >= len(given):
                 return entry, True
         return None, False
+
+    def _no_reference(self, entry: Entry, place: str) -> None:
+        """A probe that measures but knows no optimum."""
+        name = entry.part.name
+        message = (
+            f"probe {name!r} is no reference: it measures a run, and knows no optimum to compare it with"
+        )
+        hint = f"measure it on a finished run: pegboard probe RUN {name}"
+        self.note(place, message, expected=self._references(), hint=hint)
+
+    def _references(self) -> str:
+        names = sorted({e.part.name for e in nameable(self.registry, "probe")})
+        return f"one of {listed(names)}" if names else "a reference; none is installed"
 
     def _name(self, kind: str, path: str, node: Mapping[str, Any], key: str) -> tuple[dict[str, Any], str]:
         """The node with its name, and the key it was misspelt under, if it was."""
@@ -164,10 +197,10 @@ class Parts:
         return dict(node), ""
 
     def _known(self, kind: str, name: str) -> bool:
-        return bool(nearest(name, [e.part.name for e in self.registry.entries(kind)], 1))
+        return bool(nearest(name, [e.part.name for e in nameable(self.registry, kind)], 1))
 
     def _nameless(self, kind: str, path: str, node: Mapping[str, Any]) -> None:
-        entries = self.registry.entries(kind)
+        entries = nameable(self.registry, kind)
         names = sorted({e.part.name for e in entries})
         nested = [k for k in node if k in names]
         if nested:
@@ -202,7 +235,7 @@ class Parts:
             wanted = f"a mapping of its keys: {key}: {{}} takes the defaults"
             self.note(path, f"found {shown(value)}", expected=wanted, hint=hint)
             return
-        names = listed(sorted({e.part.name for e in self.registry.entries(kind)})) or "none installed"
+        names = listed(sorted({e.part.name for e in nameable(self.registry, kind)})) or "none installed"
         if value is None:
             message = f"no {kind} is named: the key {path!r} is missing or empty"
             wanted = f"{path}: {{name: ...}} with one of {names}"
@@ -217,8 +250,8 @@ class Parts:
 
     def _first_field(self, kind: str, path: str, key: str, value: Any) -> str:
         """A hint for `trick: 0.5`, which was probably meant for the part's first field."""
-        near = nearest(key, [e.part.name for e in self.registry.entries(kind)], 1)
-        entry = next((e for e in self.registry.entries(kind) if near and e.part.name == near[0]), None)
+        near = nearest(key, [e.part.name for e in nameable(self.registry, kind)], 1)
+        entry = next((e for e in nameable(self.registry, kind) if near and e.part.name == near[0]), None)
         for field in part_fields(entry) if entry else ():
             if convert(field.hint, value, path, []) is not BAD:
                 return f"write {key}: {{{field.name}: {flow(value)}}}"

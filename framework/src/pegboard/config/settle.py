@@ -53,6 +53,7 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
         schedule=maybe("optimizer.schedule"),
         player_optimizers={n: (_chosen(p, reads), maybe(f"{p}.schedule")) for n, p in players.items()},
         objective=maybe("objective"),
+        reference=maybe("reference"),
         regularizers=tricks,
         trainer=whole.trainer,
         trackers={p.partition(".")[2]: _chosen(p, reads) for p in sorted(reads) if p.startswith("trackers.")},
@@ -103,11 +104,10 @@ def _plain(settings: Settings, start: ModelOptions, registry: Registry) -> dict[
         "model": node(settings.model, start),
         "optimizer": optimizer,
         "objective": node(settings.objective),
+        "reference": node(settings.reference),
         "regularizers": {key: keyed(key, c) for key, c in settings.regularizers.items()},
         "trainer": plain(settings.trainer),
         "trackers": {key: keyed(key, c) for key, c in settings.trackers.items()},
         "plugins": plain(settings.plugins),
     }
-    if settings.objective is None:
-        del whole["objective"]
-    return whole
+    return {key: value for key, value in whole.items() if value is not None}

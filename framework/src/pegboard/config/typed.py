@@ -253,8 +253,19 @@ def _list(hint: Any, container: Any, value: Any, path: str, found: list[Mistake]
 def _dict(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
     if not isinstance(value, Mapping):
         return BAD
-    inner = (*typing.get_args(hint), Any, Any)[1] if typing.get_args(hint) else Any
-    return {str(k): convert(inner, v, join(path, k), found) for k, v in value.items()}
+    keyed, inner = typing.get_args(hint) or (str, Any)
+    return {_key(keyed, k, path, found): convert(inner, v, join(path, k), found) for k, v in value.items()}
+
+
+def _key(hint: Any, key: Any, path: str, found: list[Mistake]) -> Any:
+    """The key of a mapping; one of another type than a text is written as such."""
+    if split(hint)[0] is not int:
+        return str(key)
+    made = convert(hint, scalar(str(key)), path, [])
+    if made is BAD:
+        wanted = f"{words(hint)} before the colon"
+        found.append(Mistake(path=join(path, key), message=f"found {key!r}", expected=wanted, at_key=True))
+    return made
 
 
 def _outside(ranges: tuple[Any, ...], value: Any) -> bool:

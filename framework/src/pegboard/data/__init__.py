@@ -1,9 +1,12 @@
 """Sources of samples, and the order in which an epoch visits them."""
 
+from .batches import Batches, Groups
+from .folding import cut_fold, cut_splits, say_fold
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
-from .sampling import Batches, Groups, epoch_order, padding_share, similar_order
+from .sampling import Sampler, epoch_order, padding_share, similar_order
+from .shares import reading, unweighted
 from .stream import Stream
 from .workers import Unreadable
 
@@ -12,14 +15,20 @@ __all__ = [
     "Groups",
     "Ragged",
     "Resident",
+    "Sampler",
     "Sequences",
     "Stream",
     "Unreadable",
+    "cut_fold",
+    "cut_splits",
     "epoch_order",
     "padded_splits",
     "padding_share",
     "place",
+    "reading",
+    "say_fold",
     "say_where",
     "shown_bytes",
     "similar_order",
+    "unweighted",
 ]

@@ -1,38 +1,67 @@
-"""The order in which an epoch visits its samples, keyed by (seed, epoch)."""
+"""Which samples an epoch visits, and in which order, keyed by (seed, epoch)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import overload
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from ..config.nodes import DataOptions
+from ..contracts import Splits
 from ..rng import key_seed
+from .shares import class_shares, weight_shares
 
 POOL = 100  # batches whose samples are sorted by length together
 
+Draw = Callable[[int, Generator], Tensor]  # (number of samples, where randomness is from) -> their numbers
 
-def epoch_order(size: int, seed: int, epoch: int, shuffle: bool) -> Tensor:
-    """Each number below `size` once; drawn from a generator of its own, never the global one."""
-    if not shuffle:
-        return torch.arange(size)
-    generator = torch.Generator().manual_seed(key_seed(seed, "order", epoch))
+
+def each_once(size: int, generator: Generator) -> Tensor:
+    """Every sample once."""
     return torch.randperm(size, generator=generator)
 
 
-def similar_order(lengths: Tensor, batch_size: int, seed: int, epoch: int, shuffle: bool) -> Tensor:
-    """Each number once, so that samples of similar length share a batch; a smaller batch comes last.
+def all_alike(size: int, generator: Generator) -> Tensor:
+    """As many samples as there are, each draw independent of the others."""
+    return torch.randint(size, (size,), generator=generator)
 
-    The samples are shuffled, sorted by length inside pools of about `POOL` batches and cut into batches, and
+
+def by_shares(shares: Tensor) -> Draw:
+    """The same, where a draw is sample i with the probability `shares[i]`, in float64; they sum up to 1."""
+
+    def draw(size: int, generator: Generator) -> Tensor:
+        ends = shares.cumsum(0)
+        ends /= ends[-1].clone()  # the last is 1 and no draw reaches it, so a share of 0 is never drawn
+        draws = torch.rand(size, dtype=torch.float64, generator=generator)
+        return torch.searchsorted(ends, draws, right=True)
+
+    return draw
+
+
+def epoch_order(size: int, seed: int, epoch: int, shuffle: bool, draw: Draw = each_once) -> Tensor:
+    """The numbers of an epoch's samples; drawn from a generator of its own, never the global one."""
+    if not shuffle:
+        return torch.arange(size)
+    return draw(size, torch.Generator().manual_seed(key_seed(seed, "order", epoch)))
+
+
+def similar_order(
+    lengths: Tensor, batch_size: int, seed: int, epoch: int, shuffle: bool, draw: Draw = each_once
+) -> Tensor:
+    """The same, so that samples of similar length share a batch; a smaller batch comes last.
+
+    The samples are drawn, sorted by length inside pools of about `POOL` batches and cut into batches, and
     the batches are shuffled.
     """
     size = len(lengths)
     if not shuffle:
         return torch.arange(size)
     generator = torch.Generator().manual_seed(key_seed(seed, "order", epoch))
-    order = torch.randperm(size, generator=generator)
+    order = draw(size, generator)
     whole, rest = divmod(size, batch_size)
     count = math.ceil(size / batch_size)
     pool = batch_size * math.ceil(count / max(round(count / POOL), 1))  # samples, pools as equal as can be
@@ -47,55 +76,56 @@ def similar_order(lengths: Tensor, batch_size: int, seed: int, epoch: int, shuff
 
 def padding_share(lengths: Tensor, order: Tensor, batch_size: int) -> float:
     """The share of padding in the batches of an order, each as long as its longest sample."""
-    pieces = torch.split(lengths[order], batch_size)
-    places = sum(len(piece) * max(int(piece.max()), 1) for piece in pieces)
-    return 1 - int(lengths.sum()) / places
+    drawn = lengths[order]
+    places = sum(len(piece) * max(int(piece.max()), 1) for piece in torch.split(drawn, batch_size))
+    return 1 - int(drawn.sum()) / places
 
 
-class Batches(Sequence[Tensor]):
-    """An order cut into batches, each when it is asked for: of many rows nothing is kept but their order."""
+class Sampler:
+    """Draws the training samples of every epoch, and says how many batches and updates they make."""
 
-    def __init__(self, order: Tensor, size: int) -> None:
-        self.order, self.size = order, size
+    def __init__(self, splits: Splits, options: DataOptions, accumulate: int, seed: int) -> None:
+        self.splits, self.options, self.accumulate, self.seed = splits, options, accumulate, seed
 
-    def __len__(self) -> int:
-        return -(-len(self.order) // self.size)
+    def size(self, epoch: int) -> int:
+        """Samples in a batch of an epoch."""
+        size = self.options.size_in(epoch)
+        return len(self.splits.train) if size == "all" else size
 
-    @overload
-    def __getitem__(self, at: int) -> Tensor: ...
-    @overload
-    def __getitem__(self, at: slice) -> Batches: ...
-    def __getitem__(self, at: int | slice) -> Tensor | Batches:
-        if isinstance(at, slice):
-            start, stop = _ends(at, len(self))
-            return Batches(self.order[start * self.size : stop * self.size], self.size)
-        at = range(len(self))[at]
-        return self.order[at * self.size : (at + 1) * self.size]
+    def batches(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        samples, size = len(self.splits.train), self.size(epoch)
+        return samples // size if self.options.drop_last else math.ceil(samples / size)
 
+    def updates(self, epoch: int) -> int:
+        """Updates of an epoch."""
+        return math.ceil(self.batches(epoch) / self.accumulate)
 
-class Groups(Sequence[tuple[Tensor, ...]]):
-    """Batches, so many to an update, cut in the same way."""
+    def total(self, epochs: int) -> int:
+        """Updates of so many epochs."""
+        firsts = [first for first, _ in self.options.stages() if first < epochs]
+        return sum((end - at) * self.updates(at) for at, end in pairwise([*firsts, epochs]))
 
-    def __init__(self, batches: Batches, together: int) -> None:
-        self.batches, self.together = batches, together
+    @cached_property
+    def shares(self) -> Tensor | None:
+        """How likely a draw is each sample, None where all are alike; some sources are read to find it."""
+        options = self.options
+        if options.sampling not in ("weighted", "balanced"):
+            return None
+        find = weight_shares if options.sampling == "weighted" else class_shares
+        return find(self.splits.train, options.eval_size, options.workers)
 
-    def __len__(self) -> int:
-        return -(-len(self.batches) // self.together)
-
-    @overload
-    def __getitem__(self, at: int) -> tuple[Tensor, ...]: ...
-    @overload
-    def __getitem__(self, at: slice) -> Groups: ...
-    def __getitem__(self, at: int | slice) -> tuple[Tensor, ...] | Groups:
-        if isinstance(at, slice):
-            start, stop = _ends(at, len(self))
-            return Groups(self.batches[start * self.together : stop * self.together], self.together)
-        at = range(len(self))[at]
-        return tuple(self.batches[at * self.together : (at + 1) * self.together])
-
-
-def _ends(at: slice, size: int) -> tuple[int, int]:
-    start, stop, step = at.indices(size)
-    if step != 1:
-        raise ValueError("batches follow each other: no step but 1")
-    return start, max(start, stop)
+    def order(self, epoch: int) -> Tensor:
+        """The numbers of an epoch's samples, batch after batch, on the CPU."""
+        options, size, shuffle = self.options, self.size(epoch), self.options.shuffle
+        draw: Draw = each_once if options.sampling == "epoch" else all_alike
+        if self.shares is not None:
+            draw = by_shares(self.shares)
+        elif draw is each_once and options.size_in(epoch) == "all":
+            shuffle = False  # in one batch no order matters, and that of the data rounds alike in all epochs
+        samples, lengths = len(self.splits.train), getattr(self.splits.train, "lengths", None)
+        if lengths is None:
+            order = epoch_order(samples, self.seed, epoch, shuffle, draw)
+        else:
+            order = similar_order(lengths, size, self.seed, epoch, shuffle, draw)
+        return order[: samples // size * size] if options.drop_last else order

@@ -3,7 +3,8 @@
 What a graph saves is what Python and dispatch cost in a step, which for a small model is most of it. Torch
 looks before every call whether a graph still fits the objects it was made from; of the updates between two
 boundaries of the loop, where nothing else runs, only the first takes that way, and the others go straight to
-the graph. A graph is made for full batches; the odd batch at the end of an epoch takes the ordinary step.
+the graph. A graph is made for full batches, another one where `data.batch_schedule` makes them larger; the
+odd batch at the end of an epoch takes the ordinary step.
 Between two calls a run is in the same state as between two steps, so all that looks at it does so there.
 """
 
@@ -145,8 +146,9 @@ def try_trace(
 class Graphs:
     """The updates of a run as graphs: one for each position in the cycle of the players' turns."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, sizes: Sequence[int]) -> None:
         self.loop, self.assembly = loop, loop.assembly
+        self.sizes = sizes  # of the batches of an update
         self.updates = functional_updates(self.assembly)
         self.checked = set[int]()  # positions in the cycle whose graph was checked since others had a say
         sums = list(zip(loop.sums, loop.counts, strict=True))
@@ -155,7 +157,7 @@ class Graphs:
                 torch._dynamo.mark_static_address(tensor)
         trainer = loop.settings.trainer
         options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
-        gather = loop.splits.train.gather
+        gather = loop.train.gather
         self.graphs = [
             Graph(whole_update(loop.linked, self.updates, turn, gather, sums), options, loop.plan)
             for turn in loop.turns
@@ -163,7 +165,7 @@ class Graphs:
 
     def _kept(self) -> list[Any]:
         """What stays where it is in memory, so that a GPU's replay of a graph need not copy it."""
-        data, guards = self.loop.splits.train, [linked.guard for linked in self.loop.linked]
+        data, guards = self.loop.train, [linked.guard for linked in self.loop.linked]
         kept: list[Any] = [list(self.assembly.average.values())]
         kept += [list(state.values()) for kit in self.assembly.kits for state in kit.optimizer.state.values()]
         kept += [[g.found, g.one, g.clean, g.undone] for g in guards if g is not None]
@@ -176,10 +178,10 @@ class Graphs:
 
     def call(self, groups: Sequence[Group], step: int) -> None:
         """Make the updates of these groups, the first of which is number `step`, and add up their losses."""
-        loop, gather, cycle = self.loop, self.loop.splits.train.gather, len(self.loop.turns)
+        loop, gather, cycle = self.loop, self.loop.train.gather, len(self.loop.turns)
         rates = [self._rates(player, step, len(groups)) for player in range(len(self.updates))]
         index: Sequence[Tensor] | None = None
-        if isinstance(loop.splits.train, Resident):
+        if isinstance(loop.train, Resident):
             numbers = torch.stack([rows for group in groups for rows in group])
             index = numbers.view(len(groups), -1, numbers.shape[-1]).unbind()
         for at, group in enumerate(groups):
@@ -305,8 +307,8 @@ class Compiling:
 
     def _call(self, groups: Sequence[Group]) -> None:
         loop, progress = self.loop, self.loop.progress
-        if self.graphs is None:
-            self.graphs = Graphs(loop)
+        if self.graphs is None or self.graphs.sizes != _sizes(groups[0]):
+            self.graphs = Graphs(loop, _sizes(groups[0]))
         if not self.counting:
             for linked in loop.linked:
                 assert linked.guard is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..contracts import Batch, Metric, Objective, Source
-from ..data import Batches, Sequences
+from ..data import Sequences, reading
 from .precision import Precision
 
 
@@ -29,20 +30,6 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(training)
-
-
-@contextmanager
-def reading(source: Source, order: Tensor, size: int, workers: int) -> Iterator[Iterator[Batch]]:
-    """The samples in an order, batch by batch; processes that read them ahead end with it."""
-    batches = Batches(order, size)
-    begin = getattr(source, "begin", None)
-    try:
-        if begin is not None:
-            # One batch is sooner read than a process started.
-            begin(batches, workers if len(batches) > 1 else 0)
-        yield map(source.gather, batches)
-    finally:
-        getattr(source, "close", lambda: None)()
 
 
 def reading_order(source: Source, device: str, by_length: bool = True) -> Tensor:
@@ -65,11 +52,14 @@ def evaluate(
     precision: Precision,
     halted: Callable[[], int] = int,
     workers: int = 0,
+    order: Tensor | None = None,
+    watch: Callable[[Any, Batch], None] | None = None,
 ) -> dict[str, float]:
     """The mean loss and every metric over a split; waits for the device once, at the end.
 
     `workers` processes read ahead what is not in memory. `halted` is asked between two batches; its yes is
-    raised as `Halted`.
+    raised as `Halted`. `order` has the samples to measure, where not all; `watch` is shown every batch with
+    its output.
     """
     for metric in metrics.values():
         metric.reset()
@@ -78,39 +68,61 @@ def evaluate(
     forward = precision.wrap(model)
     # A mean over the symbols of a batch depends on who is in it.
     each = not isinstance(getattr(source, "target", None), Sequences)
-    order = reading_order(source, device, by_length=each)
+    order = reading_order(source, device, by_length=each) if order is None else order
+    feeds = [_feed(metric) for metric in metrics.values()]
     with eval_mode(model), reading(source, order, batch_size, workers) as batches:
         for batch in batches:
             output = forward(*batch.inputs)
-            assert batch.target is not None
-            share = len(batch.inputs[0]) if batch.weight is None else batch.weight.sum()
-            total = total + objective.loss(output, batch.target, batch.weight).float() * share
+            share = objective.mass(batch)
+            target: Any = batch.target  # None where nothing is to be predicted
+            total = total + objective.loss(output, target, batch.weight).float() * share
             weights = weights + share
-            for metric in metrics.values():
-                metric.update(output, batch.target)
+            for feed in feeds:
+                feed(output, batch)
+            if watch is not None:
+                watch(output, batch)
             if halted():
                 raise Halted
         results = {"loss": float(total / weights)}
         return results | {name: float(metric.compute()) for name, metric in metrics.items()}
 
 
+def _feed(metric: Metric) -> Callable[[Any, Batch], None]:
+    """How a metric is told of a batch: with weights where it takes them, else without what has none."""
+    update: Any = metric.update
+    weighs = list(inspect.signature(update).parameters)[2:3] == ["weight"]
+
+    def feed(output: Any, batch: Batch) -> None:
+        target, weight = batch.target, batch.weight
+        if weight is None:
+            update(output, target)
+        elif weighs:
+            update(output, target, weight)
+        else:
+            kept = weight != 0
+            update(output[kept], None if target is None else target[kept])
+
+    return feed
+
+
 def collect(
     model: nn.Module, source: Source, batch_size: int, device: str, precision: Precision, workers: int = 0
-) -> tuple[Any, Tensor | None]:
-    """All outputs and targets of a split, on the CPU, in the order of its samples."""
-    outputs, targets = [], []
+) -> tuple[Any, Tensor | None, Tensor | None]:
+    """All outputs, targets and weights of a split, on the CPU, in the order of its samples."""
+    outputs, targets, weights = [], [], []
     forward, order = precision.wrap(model), reading_order(source, device)
     with eval_mode(model), reading(source, order, batch_size, workers) as batches:
         for batch in batches:
             outputs.append(forward(*batch.inputs).float().cpu())
-            targets.append(None if batch.target is None else batch.target.cpu())
-    known = [t for t in targets if t is not None]
+            targets += [] if batch.target is None else [batch.target.cpu()]
+            weights += [] if batch.weight is None else [batch.weight.cpu()]
     output = joined(outputs)
-    target = joined(known, getattr(getattr(source, "target", None), "padding", 0)) if known else None
+    target = joined(targets, getattr(getattr(source, "target", None), "padding", 0)) if targets else None
+    weight = joined(weights) if weights else None
     if getattr(source, "lengths", None) is None:
-        return output, target
+        return output, target, weight
     back = torch.argsort(order)
-    return output[back], None if target is None else target[back]
+    return output[back], None if target is None else target[back], None if weight is None else weight[back]
 
 
 def joined(parts: Sequence[Tensor], padding: int = 0) -> Tensor:

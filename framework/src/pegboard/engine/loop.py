@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 
 from ..contracts import Splits
-from ..data import Batches, Groups, epoch_order, similar_order
+from ..data import Batches, Groups, unweighted
 from ..errors import PegboardError
-from ..nearest import nearest
 from ..planning import Assembly, start_average
 from ..regularizer import Stop
 from ..specs import to_json
@@ -30,6 +29,7 @@ from . import checkpoint
 from .compiled import Compilation, Compiling
 from .evaluate import Halted, evaluate
 from .guard import NotFinite
+from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .step import link, turns
 
@@ -62,41 +62,11 @@ class Progress:
     epoch: int = 0  # epochs completed
     position: int = 0  # updates made in the current epoch
     logged: int = 0  # step of the last row
-    stopped: str = ""  # why a trick ended the run
+    stopped: str = ""  # why a trick or the optimizer ended the run
+    asked: int = 0  # step at which the optimizer was asked whether it is finished
+    finished: str = ""  # what it said
     best: float | None = None
     best_step: int = 0
-
-
-def loss_names(assembly: Assembly) -> list[str]:
-    """What the training loss of each player is called in a row."""
-    names = [kit.player.name for kit in assembly.kits]
-    return ["train/loss"] if len(names) == 1 else [f"train/{name}/loss" for name in names]
-
-
-def choose_monitor(assembly: Assembly, splits: Splits) -> tuple[str, bool]:
-    """The figure that decides which checkpoint is best, and whether more of it is better."""
-    trainer, objective = assembly.plan.settings.trainer, assembly.objective
-    metrics, (own, mode), losses = objective.metrics(), objective.monitor, loss_names(assembly)
-    known = {*losses} | ({f"val/{name}" for name in ("loss", *metrics)} if splits.val else set())
-    name = trainer.monitor or (f"val/{own}" if splits.val else losses[0])
-    if name not in known:
-        near = nearest(name, known)
-        raise PegboardError(
-            f"trainer.monitor is {name!r}, which this run does not measure: expected one of "
-            f"{', '.join(sorted(known))}" + (f"; did you mean {near[0]!r}?" if near else "")
-        )
-    if trainer.mode is not None:
-        mode = trainer.mode
-    elif name != f"val/{own}":
-        metric = metrics.get(name.removeprefix("val/"))
-        higher = getattr(metric, "higher_is_better", None) if metric is not None else False  # of a loss
-        if higher is None:  # a wrong guess would keep the worst checkpoint as the best
-            raise PegboardError(
-                f"trainer.monitor is {name!r}, which does not say whether more of it is better: "
-                "set trainer.mode to min or max"
-            )
-        mode = "max" if higher else "min"
-    return name, mode == "max"
 
 
 class Loop:
@@ -108,6 +78,11 @@ class Loop:
         self.assembly, self.splits, self.precision = assembly, splits, precision
         self.watcher, self.folder = watcher, folder
         self.plan, self.settings = assembly.plan, assembly.plan.settings
+        # What is drawn by its weight does not weigh more besides.
+        weighted = self.settings.batches.sampling == "weighted"
+        self.train = unweighted(splits.train) if weighted else splits.train
+        assert self.plan.sampler is not None
+        self.sampler = self.plan.sampler
         self.progress = Progress()
         self.halt = 0  # number of a signal that asks to stop; read after every step
         start_average(assembly)
@@ -123,32 +98,21 @@ class Loop:
         self.saver = checkpoint.Saver(folder / "checkpoints", keep, watcher.saved, self.go_on)
         self.metrics = {name: m.to(assembly.device) for name, m in assembly.objective.metrics().items()}
         self.monitor, self.higher = choose_monitor(assembly, splits)
-        batch = self.settings.batches.batch_size
-        self.eval_batch = self.settings.batches.eval_batch_size or 4 * batch
+        self.eval_batch = self.settings.batches.eval_size
 
     def groups(self, epoch: int) -> Sequence[tuple[Tensor, ...]]:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
-        options, source, together = self.settings.batches, self.splits.train, self.settings.trainer.accumulate
-        lengths, size, seed = getattr(source, "lengths", None), options.batch_size, self.settings.seed
-        if lengths is None:
-            order = epoch_order(len(source), seed, epoch, options.shuffle)
-        else:
-            order = similar_order(lengths, size, seed, epoch, options.shuffle)
-        if options.drop_last:
-            order = order[: len(order) // size * size]
-        if not len(order):
-            raise PegboardError(
-                f"data.drop_last leaves no batch: batch_size is {size}, the training split "
-                f"has {len(source)} samples"
-            )
+        source, together = self.train, self.settings.trainer.accumulate
+        order, size = self.sampler.order(epoch), self.sampler.size(epoch)
         if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
             return Groups(Batches(order, size), together)
-        # Numbers stay where lengths are.
-        parts = torch.split(order if lengths is not None else order.to(self.assembly.device), size)
+        if getattr(source, "lengths", None) is None:  # numbers stay where lengths are
+            order = order.to(self.assembly.device)
+        parts = torch.split(order, size)
         return [parts[i : i + together] for i in range(0, len(parts), together)]
 
     def run(self) -> str | None:
-        """Train to the end of the plan. Returns why a trick stopped it earlier, or None."""
+        """Train to the end of the plan. Returns why a trick or the optimizer stopped it earlier, or None."""
         try:
             self._run()
         except BaseException:
@@ -203,7 +167,7 @@ class Loop:
 
     def _read_ahead(self, groups: Sequence[tuple[Tensor, ...]]) -> None:
         """Tell a source that reads from disk which batches come next."""
-        begin = getattr(self.splits.train, "begin", None)
+        begin = getattr(self.train, "begin", None)
         if begin is not None and isinstance(groups, Groups):
             begin(groups.batches, self.settings.batches.workers, self.progress.epoch)
 
@@ -213,7 +177,7 @@ class Loop:
 
     def span(self, groups: Sequence[tuple[Tensor, ...]], until: int) -> None:
         """The hot loop: updates up to a position in the epoch, and nothing else."""
-        progress, gather, turns = self.progress, self.splits.train.gather, self.turns
+        progress, gather, turns = self.progress, self.train.gather, self.turns
         updates, losses, cycle = [linked.update for linked in self.linked], self.losses, len(self.turns)
         for at in range(progress.position, until):
             batches = [gather(index) for index in groups[at]]
@@ -268,15 +232,14 @@ class Loop:
         linked = self.linked[player]
         assert linked.guard is not None
         at = self.progress.position - (self.progress.step - step + 1)
-        batches = [self.splits.train.gather(i) for i in self.groups(self.progress.epoch)[at]]
+        batches = [self.train.gather(i) for i in self.groups(self.progress.epoch)[at]]
         loss, grads = linked.gradients(batches)
         return linked.guard.describe(loss, grads, linked.params, step)
 
     def _row(self) -> dict[str, Any]:
         """A row with the mean training loss since the row before."""
         progress = self.progress
-        row: dict[str, Any] = {"step": progress.step, "epoch": round(progress.step / self.steps_per_epoch, 4)}
-        row |= self._means()
+        row: dict[str, Any] = {"step": progress.step, "epoch": self.epochs} | self._means()
         row["lr"] = self.assembly.kits[0].optimizer.param_groups[0]["lr"]
         skipped = sum(linked.guard.skipped for linked in self.linked if linked.guard is not None)
         if skipped:
@@ -285,10 +248,11 @@ class Loop:
         return row
 
     @property
-    def steps_per_epoch(self) -> int:
-        batches = self.plan.batches_per_epoch
-        assert batches is not None
-        return max(math.ceil(batches / self.settings.trainer.accumulate), 1)
+    def epochs(self) -> float:
+        """Epochs made, with the part of the current one, as rows show them."""
+        progress = self.progress
+        part = progress.position / self.sampler.updates(progress.epoch) if progress.position else 0.0
+        return round(progress.epoch + part, 4)
 
     def _end_of_epoch(self, whole: bool) -> None:
         """An evaluation, a row and a checkpoint where they are due.
@@ -296,7 +260,9 @@ class Loop:
         Until the evaluation is done nothing has moved on, so that a run stopped in it repeats it.
         """
         progress = self.progress
-        final = progress.step >= (self.plan.steps or 0)
+        if whole and progress.asked < progress.step:
+            progress.asked, progress.finished = progress.step, self._finished()
+        final = progress.step >= (self.plan.steps or 0) or bool(progress.finished)
         due = final or (progress.epoch + 1) % self.settings.trainer.eval_every == 0
         measured: dict[str, float] = {}
         if due and self.splits.val is not None:
@@ -315,12 +281,20 @@ class Loop:
             verdict = judge(row)
             if isinstance(verdict, Stop) and not progress.stopped:
                 progress.stopped = f"{key}: {verdict}"
+        if progress.finished and not progress.stopped:
+            progress.stopped = f"optimizer: {progress.finished}"
         value, best = row.get(self.monitor, math.nan), progress.best
         # Whatever comes after a nan is better than it, for else nothing ever would be.
         better = best is None or math.isnan(best) or (value > best if self.higher else value < best)
         if better:
             progress.best, progress.best_step = value, progress.step
         self.save(("last", "best") if better else ("last",), row)
+
+    def _finished(self) -> str:
+        """Why the optimizers of all players have nothing left to do, or ""."""
+        asked = [getattr(kit.optimizer, "finished", None) for kit in self.assembly.kits]
+        said = [ask() if ask is not None else None for ask in asked]
+        return "; ".join(text or "" for text in said) if all(said) else ""
 
     def evaluate(self, split: str) -> dict[str, float]:
         """Loss and metrics of a split."""
@@ -414,10 +388,11 @@ class Loop:
             type(None),
         ):
             raise ValueError(f"{progress}")
-        if progress.position > self.steps_per_epoch:  # an epoch that cannot end
+        updates = self.sampler.updates(progress.epoch)
+        if progress.position > updates:  # an epoch that cannot end
             raise PegboardError(
                 f"the checkpoint was saved after update {progress.position} of an epoch, which now has "
-                f"{self.steps_per_epoch}: put the data or config.yaml back as they were"
+                f"{updates}: put the data or config.yaml back as they were"
             )
         for kit, saved in zip(a.kits, state["optimizers"], strict=True):
             kit.optimizer.load_state_dict(saved)

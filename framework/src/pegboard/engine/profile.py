@@ -116,8 +116,8 @@ class Profile:
             updates = [self.watch("step, not compiled", update) for update in updates]
         counted = [self._counted(update) for update in updates]
         loop.linked = [of._replace(update=update) for of, update in zip(loop.linked, counted, strict=True)]
-        if not (whole and isinstance(loop.splits.train, Resident)):  # which a graph reads by itself
-            loop.splits.train = _Timed(loop.splits.train, self.watch)
+        if not (whole and isinstance(loop.train, Resident)):  # which a graph reads by itself
+            loop.train = _Timed(loop.train, self.watch)
         watched = [
             (loop, "evaluate", "evaluation"),
             (loop, "save", "checkpoint"),

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from .. import training
+from .. import ending, training
 from ..api import Run, resume, train
 from ..engine import checkpoint
 from ..engine.loop import Interrupted, Loop
@@ -42,11 +42,12 @@ def plugins_once() -> Iterator[None]:
 
 @contextmanager
 def lean() -> Iterator[None]:
-    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw its curves."""
+    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw its curves and page."""
     with (
         plugins_once(),
         patch.object(Plan, "explain", lambda plan: "a plan\n"),
-        patch.object(training, "draw_curves", lambda rows, path, title: path),
+        patch.object(ending, "draw_curves", lambda rows, path, title: path),
+        patch.object(training, "report", lambda *given: None),
     ):
         yield
 

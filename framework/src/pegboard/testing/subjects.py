@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..config.sections import in_configs, section
 from ..errors import PegboardError
 from ..installed import Plugin
-from ..parts import Part
+from ..parts import Facts, Part
 from ..registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Subject:
         wrong = "there was nothing to try"
         for config in self._configs():
             try:
-                plan(config)
+                self._suits(plan(config))
             except PegboardError as error:
                 wrong = str(error)
             else:
@@ -142,7 +143,7 @@ class Subject:
             case "dataset":
                 return {**self.config, "data": {**self.config["data"], **node}}
             case kind:
-                return {**self.config, kind: node}
+                return {**self.config, section(kind): node}
 
     def plan(self, **trainer: Any) -> Plan:
         """The plan of its config, with fields of the trainer."""
@@ -168,10 +169,15 @@ class Subject:
         """The config class of the part, with the fields it is tried with."""
         from ..config.check import check
 
-        if self.part.kind == "probe":  # which no config names
+        if not in_configs(self.part):
             return self.part.config(**self.fields)
         settings = check(self.config)
-        chosen = {"dataset": settings.data, "schedule": settings.schedule, "optimizer": settings.optimizer}
+        chosen = {
+            "dataset": settings.data,
+            "schedule": settings.schedule,
+            "optimizer": settings.optimizer,
+            "probe": settings.reference,
+        }
         found = chosen[self.part.kind]
         assert found is not None
         return found.config
@@ -208,8 +214,25 @@ class Subject:
                 return (self._beside(data=data, model=model, trainer=steps) for model in self._models())
             case "tracker":
                 return [self._beside(trackers={self.part.name: node})]
+            case "probe" if in_configs(self.part):
+                return (
+                    self._beside(reference=node, data=data, model=model)
+                    for model in self._models()
+                    for data in self._data()
+                )
             case _:  # a probe measures what others trained
-                return [self._beside()]
+                return (
+                    self._beside(data=data, model=model) for model in self._models() for data in self._data()
+                )
+
+    def _suits(self, made: Plan) -> None:
+        """Ask a probe that no config names what it says of a plan; of all others the planner asks."""
+        if in_configs(self.part) or self.part.check is None:
+            return
+        model: Any = made.settings.model.entry.part
+        facts = Facts(spec=made.spec, model=model, objective=made.objective.entry.part)  # type: ignore[arg-type]
+        for problem in self.part.check(self.built_config(), facts):
+            raise PegboardError(problem.message)
 
     def _beside(self, **nodes: Any) -> Config:
         return partner_config(plugins={"local": self.local}, **nodes)

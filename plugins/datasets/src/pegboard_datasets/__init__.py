@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pegboard import Context, Dataset, DataSpec, Splits, hookimpl
+from pegboard import Context, Dataset, DataSpec, ProbePart, Splits, hookimpl
 
 from . import options
 from .hub_options import Hub, Input, SplitNames, Target, check_hub, hub_spec
+from .labelling import finished
 from .options import (
     Blobs,
     BreastCancer,
@@ -27,6 +29,7 @@ from .options import (
     check_cut,
     check_polynomial,
 )
+from .study_parts import study_parts, study_probes
 
 __all__ = [
     "Blobs",
@@ -46,6 +49,7 @@ __all__ = [
     "Wine",
     "Xor",
     "pegboard_datasets",
+    "pegboard_probes",
 ]
 
 
@@ -55,7 +59,7 @@ def _embedded(name: str) -> Callable[[Any, Context], Splits]:
     def build(config: Any, context: Context) -> Splits:
         from . import embedded
 
-        splits: Splits = getattr(embedded, name)(config)
+        splits: Splits = getattr(embedded, name)(config, context)
         return splits
 
     return build
@@ -76,7 +80,7 @@ def _made(name: str) -> Callable[[Any, Context], Splits]:
 def _hub(config: Hub, context: Context) -> Splits:
     from . import hub
 
-    return hub.build(config)
+    return hub.build(config, context.fold)
 
 
 def _table(folder: Path) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def _always(spec: DataSpec) -> Any:
 @hookimpl
 def pegboard_datasets() -> list[Dataset[Any]]:
     """All data sets of this plugin."""
-    return [
+    parts: list[Dataset[Any]] = [
         Dataset("digits", Digits, _embedded("digits"), check=check_cut, spec=_always(options.DIGITS)),
         Dataset("iris", Iris, _embedded("iris"), check=check_cut, spec=_always(options.IRIS)),
         Dataset("wine", Wine, _embedded("wine"), check=check_cut, spec=_always(options.WINE)),
@@ -125,5 +129,14 @@ def pegboard_datasets() -> list[Dataset[Any]]:
             check=check_polynomial,
             spec=options.teacher_spec,
         ),
+        *study_parts(),
         Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table),
     ]
+    # All are cut by `splitting.cut` or by stretches.
+    return [finished(replace(part, folds=True)) for part in parts]
+
+
+@hookimpl
+def pegboard_probes() -> list[ProbePart[Any]]:
+    """All probes of this plugin."""
+    return study_probes()

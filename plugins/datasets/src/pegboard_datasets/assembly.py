@@ -46,9 +46,10 @@ def vector_splits(
     columns: Sequence[str],
     read: Callable[[Columns], Tensor] | None = None,
     extra: Mapping[str, Any] | None = None,
+    fold: tuple[int, int] | None = None,
 ) -> Splits:
     """Cut one table of samples and scale it; `read` turns a person's table into tensors like x."""
-    parts = cut_samples(y, spec, config)
+    parts = cut_samples(y, spec, config, fold)
     axes = (0, *range(2, x.dim()))
     scaler = scaling.fit(x[parts.train], config.normalize, axes)
     teach = None
@@ -75,11 +76,11 @@ def vector_splits(
     )
 
 
-def cut_samples(y: Tensor, spec: DataSpec, config: Cut) -> Parts:
-    """Who is in which split, as the config says."""
+def cut_samples(y: Tensor, spec: DataSpec, config: Cut, fold: tuple[int, int] | None = None) -> Parts:
+    """Who is in which split, as the config says, or in this fold."""
     stratified = isinstance(spec.target, Classes) and isinstance(config, ClassCut) and config.stratify
     order = sample_order(len(y), config.split_seed, y if stratified else None)
-    parts = cut(order, config.val, config.test, config.limit)
+    parts = cut(order, config.val, config.test, config.limit, fold)
     if not len(parts.train):
         raise mistake(
             f"{len(y)} samples leave none to train on with val {config.val:g} and test {config.test:g}",

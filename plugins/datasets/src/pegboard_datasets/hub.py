@@ -11,7 +11,7 @@ from .assembly import Samples, make_splits
 from .encoders import Encoder, ImageEncoder, TextEncoder, VectorEncoder
 from .hub_options import Hub, Input, columns_of, input_names, misplaced, target_columns, target_of
 from .language import language_splits
-from .loading import Loaded, choose, load
+from .loading import Loaded, choose, load, pooled
 from .mistakes import mistake
 from .reading import Columns
 from .rows import Rows
@@ -30,15 +30,17 @@ KINDS = {
 }
 
 
-def build(config: Hub) -> Splits:
-    """The splits that the config describes."""
+def build(config: Hub, fold: tuple[int, int] | None = None) -> Splits:
+    """The splits that the config describes; with a `fold`, of train and val together that one validates."""
     loaded = load(config)
     train, val, test = choose(loaded, config)
+    if fold is not None and val is not None:
+        train, val = pooled(train, val), None
     columns, target = columns_of(config), target_of(config)
     for rows in filter(None, (train, val, test)):
         rows.need([*columns, *target_columns(target)])
     if target.kind == "next":
-        return language_splits(config, loaded, train, val, test)
+        return language_splits(config, loaded, train, val, test, fold)
     kinds = {name: _input_kind(train, name, options) for name, options in columns.items()}
     names = target_columns(target)
     if not names:
@@ -54,7 +56,7 @@ def build(config: Hub) -> Splits:
         return ClassTarget(train, names[0], *others)
 
     classes = teach(train).rows if kind == "classes" and config.stratify else None
-    chosen = _share_out(config, train, val, test, classes)
+    chosen = _share_out(config, train, val, test, classes, fold)
     assert chosen["train"] is not None
     return _encode(config, loaded, chosen, kinds, teach(chosen["train"]))
 
@@ -79,7 +81,12 @@ def _checked(options: Input, kind: str, name: str) -> str:
 
 
 def _share_out(
-    config: Hub, train: Rows, val: Rows | None, test: Rows | None, classes: Callable[[Rows], Tensor] | None
+    config: Hub,
+    train: Rows,
+    val: Rows | None,
+    test: Rows | None,
+    classes: Callable[[Rows], Tensor] | None,
+    fold: tuple[int, int] | None = None,
 ) -> dict[str, Rows | None]:
     """The rows of each split; nothing of the others is read."""
 
@@ -88,7 +95,7 @@ def _share_out(
         return sample_order(len(rows), config.split_seed, y)
 
     shares = (0.0 if val is not None else config.val, 0.0 if test is not None else config.test)
-    parts = cut(ordered(train), *shares, config.limit)
+    parts = cut(ordered(train), *shares, config.limit, fold)
     if not len(parts.train):
         raise mistake(
             f"split {train.split!r} has {len(train)} rows, which leave none to train on",

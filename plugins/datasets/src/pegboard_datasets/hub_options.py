@@ -179,6 +179,8 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
             yield Problem("text for a language model is held in memory", "memory", "auto or always")
     elif not names:
         yield Problem("the target names no column", "target.column", "a column", "or kind: next for text")
+    if config.labelled < 1 and target.kind not in ("auto", "classes"):
+        yield Problem(f"a target of {target.kind} has no labels to hide", "labelled", "1, or kind: classes")
     if len(names) > 1 and target.kind not in ("values", "labels"):
         yield Problem(f"{len(names)} columns as one target", "target.kind", "values or labels")
     for name in sorted(set(names) & set(columns)):

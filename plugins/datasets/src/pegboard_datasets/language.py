@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pegboard import DataSpec, Splits, Tokens
+from pegboard import DataSpec, Splits, Tokens, cut_fold
 from torch import Tensor
 
 from .assembly import Samples, make_splits
@@ -18,7 +18,14 @@ from .rows import Rows
 from .text import END, Vocabulary, chunks, fit_vocabulary
 
 
-def language_splits(config: Hub, loaded: Loaded, train: Rows, val: Rows | None, test: Rows | None) -> Splits:
+def language_splits(
+    config: Hub,
+    loaded: Loaded,
+    train: Rows,
+    val: Rows | None,
+    test: Rows | None,
+    fold: tuple[int, int] | None = None,
+) -> Splits:
     """Pieces of `length` symbols from the text of each split in its own order, and their successors.
 
     Characters join rows by line breaks; other symbols put an end symbol after every row.
@@ -32,6 +39,7 @@ def language_splits(config: Hub, loaded: Loaded, train: Rows, val: Rows | None, 
         None if val is None else strings(val, name),
         None if test is None else strings(test, name),
         config,
+        fold,
     )
     if options.tokens == "characters":
         texts = {split: [join_lines(rows)] if rows else [] for split, rows in texts.items()}
@@ -67,17 +75,33 @@ def language_splits(config: Hub, loaded: Loaded, train: Rows, val: Rows | None, 
 
 
 def _cut_texts(
-    train: list[str], val: list[str] | None, test: list[str] | None, config: Hub
+    train: list[str],
+    val: list[str] | None,
+    test: list[str] | None,
+    config: Hub,
+    fold: tuple[int, int] | None = None,
 ) -> dict[str, list[str]]:
-    """Texts stay in their order: a split that is missing is cut off the end of the training text."""
+    """Texts stay in their order: a split that is missing is cut off the end of the training text.
+
+    With a `fold` that stretch of all but the test is the validation, and what is around it trains.
+    """
     # One long text is cut between its characters, several between rows.
     whole: Sequence[str] = train[0] if len(train) == 1 else train
     vals = round(len(whole) * config.val) if val is None else 0
     tests = round(len(whole) * config.test) if test is None else 0
-    kept = len(whole) - vals - tests
-    pieces = (whole[:kept], whole[kept : kept + vals], whole[kept + vals :])
+    kept, last = len(whole) - vals - tests, len(whole) - tests
+    after = last
+    if fold is not None:
+        stretch = cut_fold(torch.arange(last), fold)[1]
+        kept, after = int(stretch[0]), int(stretch[-1]) + 1
+        vals = after - kept
+    pieces = (whole[:kept], whole[kept : kept + vals], whole[last:], whole[after:last])
     cut = [([p] if p else []) if isinstance(p, str) else list(p) for p in pieces]
-    return {"train": cut[0], "val": cut[1] if val is None else val, "test": cut[2] if test is None else test}
+    return {
+        "train": cut[0] + cut[3],
+        "val": cut[1] if val is None else val,
+        "test": cut[2] if test is None else test,
+    }
 
 
 def join_lines(rows: Sequence[str]) -> str:

@@ -167,6 +167,21 @@ def choose(loaded: Loaded, config: Hub) -> tuple[Rows, Rows | None, Rows | None]
     return train, others[0], others[1]
 
 
+def pooled(train: Rows, val: Rows) -> Rows:
+    """The rows of two splits as those of one."""
+    import datasets
+
+    try:
+        both = datasets.concatenate_datasets([train.data, val.data])
+    except Exception as error:  # their columns differ, in whatever way
+        raise mistake(
+            f"splits {train.split!r} and {val.split!r} do not fit together: {_said(error)}",
+            "columns of the same types, of which folds are cut",
+            "splits: {val: cut} leaves the second out",
+        ) from error
+    return Rows(both, f"{train.split}+{val.split}")
+
+
 def _named(splits: Mapping[str, Rows], name: str, role: str) -> Rows:
     if name not in splits:
         raise unknown("split", name, splits, hint=f"name one with splits: {{{role}: ...}}")

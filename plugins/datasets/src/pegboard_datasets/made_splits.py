@@ -9,6 +9,7 @@ from . import made, options
 from .assembly import Origin, vector_splits
 from .made import Lesson, Points
 from .options import MadeClasses, MadeValues, teacher_spec
+from .study_options import Quartet
 
 MADE = Origin("made by formula", "none needed")
 SHOWN = 1000  # weights of a teacher that the notes hold at most
@@ -16,46 +17,48 @@ SHOWN = 1000  # weights of a teacher that the notes hold at most
 
 def xor(config: options.Xor, context: Context) -> Splits:
     """Corners of a cube with their parity."""
-    points = made.xor(config.samples, config.bits, config.noise, generator=_stream(config, context, "xor"))
-    return _classes(points, config, options.xor_spec(config))
+    points = made.xor(
+        config.samples, config.bits, config.noise, generator=sample_stream(config, context, "xor")
+    )
+    return _classes(points, config, options.xor_spec(config), context)
 
 
 def moons(config: options.Moons, context: Context) -> Splits:
     """Two half circles."""
-    points = made.moons(config.samples, config.noise, generator=_stream(config, context, "moons"))
-    return _classes(points, config, options.moons_spec(config))
+    points = made.moons(config.samples, config.noise, generator=sample_stream(config, context, "moons"))
+    return _classes(points, config, options.moons_spec(config), context)
 
 
 def circles(config: options.Circles, context: Context) -> Splits:
     """Two circles."""
-    stream = _stream(config, context, "circles")
+    stream = sample_stream(config, context, "circles")
     points = made.circles(config.samples, config.noise, config.factor, generator=stream)
-    return _classes(points, config, options.circles_spec(config))
+    return _classes(points, config, options.circles_spec(config), context)
 
 
 def spirals(config: options.Spirals, context: Context) -> Splits:
     """Arms of a spiral."""
-    stream = _stream(config, context, "spirals")
+    stream = sample_stream(config, context, "spirals")
     points = made.spirals(config.samples, config.classes, config.turns, config.noise, generator=stream)
-    return _classes(points, config, options.spirals_spec(config))
+    return _classes(points, config, options.spirals_spec(config), context)
 
 
 def blobs(config: options.Blobs, context: Context) -> Splits:
     """Gaussian clouds."""
-    stream = _stream(config, context, "blobs")
+    stream = sample_stream(config, context, "blobs")
     points = made.blobs(
         config.samples, config.classes, config.features, config.noise, config.box, generator=stream
     )
-    return _classes(points, config, options.blobs_spec(config))
+    return _classes(points, config, options.blobs_spec(config), context)
 
 
 def linear_teacher(config: options.LinearTeacher, context: Context) -> Splits:
     """An affine map."""
-    stream = _stream(config, context, "linear_teacher")
+    stream = sample_stream(config, context, "linear_teacher")
     lesson = made.linear_teacher(
         config.samples, config.features, config.outputs, config.noise, generator=stream
     )
-    return _values(lesson, config, teacher_spec(config))
+    return _values(lesson, config, teacher_spec(config), context)
 
 
 def polynomial_teacher(config: options.PolynomialTeacher, context: Context) -> Splits:
@@ -67,24 +70,25 @@ def polynomial_teacher(config: options.PolynomialTeacher, context: Context) -> S
         config.outputs,
         config.coefficients,
         config.noise,
-        generator=_stream(config, context, "polynomial_teacher"),
+        generator=sample_stream(config, context, "polynomial_teacher"),
     )
-    return _values(lesson, config, teacher_spec(config))
+    return _values(lesson, config, teacher_spec(config), context)
 
 
-def _stream(config: MadeClasses | MadeValues, context: Context, name: str) -> Generator:
+def sample_stream(config: MadeClasses | MadeValues | Quartet, context: Context, name: str) -> Generator:
+    """The stream that a made data set of this name draws from."""
     # A context of its own: the samples depend on the seed and on nothing else in the run.
     seed = context.seed if config.seed is None else config.seed
     return Context(seed=seed, key=name).generator("samples", "cpu")
 
 
-def _classes(points: Points, config: MadeClasses, spec: DataSpec) -> Splits:
+def _classes(points: Points, config: MadeClasses, spec: DataSpec, context: Context) -> Splits:
     columns = [f"x{i}" for i in range(points.x.shape[1])]
-    return vector_splits(points.x, points.y, spec, config, MADE, columns)
+    return vector_splits(points.x, points.y, spec, config, MADE, columns, fold=context.fold)
 
 
-def _values(lesson: Lesson, config: MadeValues, spec: DataSpec) -> Splits:
+def _values(lesson: Lesson, config: MadeValues, spec: DataSpec, context: Context) -> Splits:
     columns = [f"x{i}" for i in range(lesson.x.shape[1])]
     teacher = {"weight": lesson.weight.tolist(), "bias": lesson.bias.tolist()}
     extra = {"teacher": teacher} if lesson.weight.numel() <= SHOWN else {}
-    return vector_splits(lesson.x, lesson.y, spec, config, MADE, columns, extra=extra)
+    return vector_splits(lesson.x, lesson.y, spec, config, MADE, columns, extra=extra, fold=context.fold)

@@ -28,6 +28,7 @@ class ClassCut(Cut):
     """A cut that keeps the shares of classes."""
 
     stratify: bool = True  # every split has the classes in the same shares
+    labelled: Annotated[float, Ge(0), Le(1)] = 1.0  # share of training labels that are shown; 0: no target
 
 
 @dataclass(frozen=True, kw_only=True)

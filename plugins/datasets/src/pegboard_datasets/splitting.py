@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from pegboard import Context
+from pegboard import Context, cut_fold
 from torch import Tensor
 
 
@@ -36,16 +36,21 @@ def sample_order(size: int, split_seed: int, classes: Tensor | None = None) -> T
     return order[torch.argsort(place, stable=True)]
 
 
-def cut(order: Tensor, val: float, test: float, limit: int | None = None) -> Parts:
+def cut(
+    order: Tensor, val: float, test: float, limit: int | None = None, fold: tuple[int, int] | None = None
+) -> Parts:
     """The first share of the order is the test, the next the validation, the rest trains up to `limit`.
 
-    The test does not depend on the share for validation, nor either of them on `limit`.
+    The test does not depend on the share for validation, nor either of them on `limit`. With a `fold` that
+    fold of all but the test is the validation, whatever its share.
     """
     tests, vals = round(len(order) * test), round(len(order) * val)
-    train = order[tests + vals :]
+    train, validation = order[tests + vals :], order[tests : tests + vals]
+    if fold is not None:
+        train, validation = cut_fold(order[tests:], fold)
     if limit is not None:
         train = train[:limit]
-    return Parts(train, _some(order[tests : tests + vals]), _some(order[:tests]))
+    return Parts(train, _some(validation), _some(order[:tests]))
 
 
 def _some(index: Tensor) -> Tensor | None:

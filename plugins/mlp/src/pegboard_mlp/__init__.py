@@ -1,135 +1,34 @@
-"""Linear models and multi-layer perceptrons. No torch at import."""
+"""Linear models, multi-layer perceptrons and their relatives. No torch at import."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Literal
+from math import comb
+from typing import TYPE_CHECKING, Any
 
-from pegboard import (
-    Context,
-    Facts,
-    Ge,
-    Image,
-    Length,
-    Model,
-    PegboardError,
-    Problem,
-    Series,
-    Vector,
-    hookimpl,
-)
+from pegboard import Context, Image, Model, PegboardError, Probe, ProbePart, Series, Vector, hookimpl
+
+from .checks import check_input, check_mlp, check_polynomial, check_threshold
+from .configs import Activation, Form, Gradients, Linear, Mlp, Polynomial, Prototypes, SineTrend, Threshold
+from .reference_configs import probes
 
 if TYPE_CHECKING:
     from torch import nn
 
-Activation = Literal[
-    "abs",
-    "celu",
-    "elu",
-    "gelu",
-    "gelu_tanh",
-    "glu",
-    "hardshrink",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "identity",
-    "leaky_relu",
-    "log_softmax",
-    "logsigmoid",
-    "mish",
-    "polynomial",
-    "prelu",
-    "relu",
-    "relu6",
-    "rrelu",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softmin",
-    "softplus",
-    "softshrink",
-    "softsign",
-    "tanh",
-    "tanhshrink",
-    "threshold",
+__all__ = [
+    "Activation",
+    "Form",
+    "Gradients",
+    "Linear",
+    "Mlp",
+    "Polynomial",
+    "Prototypes",
+    "SineTrend",
+    "Threshold",
 ]
-Form = Literal["plain", "residual", "dense"]
-
-# Activations that `alpha` sets the number of.
-WITH_ALPHA = (
-    "celu",
-    "elu",
-    "hardshrink",
-    "leaky_relu",
-    "prelu",
-    "softplus",
-    "softshrink",
-    "threshold",
-)
-POSITIVE_ALPHA = ("celu", "hardshrink", "softplus", "softshrink")
 
 
-@dataclass(frozen=True)
-class Linear:
-    """One affine map of the flattened input: regression, logistic, softmax, SVM by objective."""
-
-    bias: bool = True  # add a constant to every output
-    init: Literal["default", "zeros"] = "default"  # start from torch's random weights, or from zero
-
-
-@dataclass(frozen=True)
-class Mlp:
-    """A multi-layer perceptron on the flattened input."""
-
-    hidden: tuple[Annotated[int, Ge(1)], ...] = (128,)  # widths of the hidden layers; none is a linear model
-    activation: Activation = "relu"  # nonlinearity after every hidden layer
-    bias: bool = True  # add a constant in every layer
-    form: Form = "plain"  # residual adds each layer's input to its output, dense appends it
-    alpha: float | None = None  # number of an activation that has one, as leaky_relu's slope; None is torch's
-    polynomial: Annotated[tuple[float, ...], Length(1)] = (0.0, 0.0, 1.0)  # its coefficients, constant first
-
-
-def check_input(facts: Facts) -> Iterable[Problem]:
-    """A model of this plugin reads one tensor."""
-    if facts.spec is not None and len(facts.spec.inputs) > 1:
-        yield Problem(
-            f"it reads one input, and the data gives {len(facts.spec.inputs)}: {facts.spec}",
-            expected="data with one input",
-        )
-
-
-def check_linear(config: Linear, facts: Facts) -> Iterable[Problem]:
-    return check_input(facts)
-
-
-def check_mlp(config: Mlp, facts: Facts) -> Iterable[Problem]:
-    yield from check_input(facts)
-    if config.alpha is not None and config.activation not in WITH_ALPHA:
-        yield Problem(
-            f"the activation {config.activation} has no alpha",
-            "alpha",
-            expected=f"one of {', '.join(WITH_ALPHA)} as activation",
-            hint="leave alpha out",
-        )
-    elif config.alpha is not None and config.alpha <= 0 and config.activation in POSITIVE_ALPHA:
-        yield Problem(
-            f"the alpha of {config.activation} is {config.alpha}", "alpha", expected="a number above 0"
-        )
-    default = next(f.default for f in fields(Mlp) if f.name == "polynomial")
-    if config.polynomial != default and config.activation != "polynomial":
-        yield Problem(
-            f"coefficients are given, but the activation is {config.activation}",
-            "polynomial",
-            expected="activation: polynomial",
-            hint="leave polynomial out, or name that activation",
-        )
-
-
-def sizes(model: str, context: Context) -> tuple[int, int]:
-    """How many numbers a sample has and how many the objective reads."""
+def input_size(model: str, context: Context) -> int:
+    """How many numbers a sample has."""
     inputs = context.spec.inputs
     if len(inputs) != 1:
         raise PegboardError(
@@ -141,13 +40,19 @@ def sizes(model: str, context: Context) -> tuple[int, int]:
             f"{model} needs to know how many numbers a sample has, and {inputs[0]} does not say it.\n"
             "The data set must state its sizes, or be read before the model is built."
         )
+    return inputs[0].size
+
+
+def sizes(model: str, context: Context) -> tuple[int, int]:
+    """How many numbers a sample has and how many the objective reads."""
+    inputs = input_size(model, context)
     if context.outputs is None:
         raise PegboardError(
             f"{model} needs to know how many numbers to predict, and neither the objective nor the "
             f"target ({context.spec.target or 'nothing'}) says it.\n"
             "Name an objective that fits the data, or a data set whose target has a known size."
         )
-    return inputs[0].size, context.outputs
+    return inputs, context.outputs
 
 
 def build_linear(config: Linear, context: Context) -> nn.Module:
@@ -170,20 +75,100 @@ def build_mlp(config: Mlp, context: Context) -> nn.Module:
         form=config.form,
         alpha=config.alpha,
         polynomial=config.polynomial,
+        output=config.output,
+        output_bias=config.output_bias,
     )
 
 
+def build_polynomial(config: Polynomial, context: Context) -> nn.Module:
+    from .bases import Polynomial as Module
+
+    inputs, outputs = sizes("polynomial", context)
+    count = comb(inputs + config.degree, config.degree) - (not config.bias)
+    if config.unique and context.samples is not None and count > context.samples:
+        of = f"{inputs} inputs" if inputs > 1 else "one input"
+        raise PegboardError(
+            f"model.degree is {config.degree}: a polynomial of that degree in {of} has {count} coefficients, "
+            f"and {context.samples} training samples do not determine them.\n"
+            "Lower model.degree, give more samples, or allow it: model.unique=false"
+        )
+    low, high = config.domain
+    return Module(
+        inputs,
+        config.degree,
+        outputs,
+        basis=config.basis,
+        domain=(low, high),
+        bias=config.bias,
+        init=config.init,
+    )
+
+
+def build_sine_trend(config: SineTrend, context: Context) -> nn.Module:
+    from .bases import SineTrend as Module
+
+    inputs, outputs = sizes("sine_trend", context)
+    return Module(inputs, outputs, frequency=config.frequency, bias=config.bias, init=config.init)
+
+
+def build_threshold(config: Threshold, context: Context) -> nn.Module:
+    from . import units
+
+    inputs, outputs = sizes("threshold", context)
+    if config.readout:
+        return units.ThresholdReadout(inputs, config.signs, config.thresholds, outputs)
+    if outputs != len(config.thresholds):
+        raise PegboardError(
+            f"threshold has {len(config.thresholds)} units, and the objective reads {outputs} numbers.\n"
+            "Give as many thresholds, name an objective that reads one number of two classes "
+            "(binary_cross_entropy), or let an affine map read the units: model.readout=true"
+        )
+    return units.Threshold(inputs, config.signs, config.thresholds)
+
+
+def build_prototypes(config: Prototypes, context: Context) -> nn.Module:
+    from .units import Prototypes as Module
+
+    inputs, count = input_size("prototypes", context), config.centres
+    if count is None:
+        count = sizes("prototypes", context)[1]
+    if context.outputs not in (None, count):
+        raise PegboardError(
+            f"model.centres is {count}, and the objective reads {context.outputs} numbers.\n"
+            "Leave centres out, or name an objective that takes any number of them."
+        )
+    return Module(inputs, count, spread=config.spread)
+
+
+def build_gradients(config: Gradients, context: Context) -> Probe:
+    from .gradients import GradientProbe
+
+    return GradientProbe(config.samples, config.double)
+
+
 @hookimpl
-def pegboard_models() -> list[Model[Linear] | Model[Mlp]]:
+def pegboard_models() -> list[Model[Any]]:
     reads = (Vector, Image, Series)
+    ends, units = ("input", "logits"), ("input", "hidden", "logits")
+    whole = ("input", "affine", "hidden", "residual", "logits")
     return [
-        Model("linear", Linear, build_linear, check=check_linear, inputs=reads, pegs=("input", "logits")),
+        Model("linear", Linear, build_linear, check=check_input, inputs=reads, pegs=ends),
+        Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=reads, pegs=whole),
+        Model("polynomial", Polynomial, build_polynomial, check=check_polynomial, inputs=reads, pegs=units),
+        Model("sine_trend", SineTrend, build_sine_trend, check=check_input, inputs=reads, pegs=units),
         Model(
-            "mlp",
-            Mlp,
-            build_mlp,
-            check=check_mlp,
+            "threshold",
+            Threshold,
+            build_threshold,
+            check=check_threshold,
             inputs=reads,
-            pegs=("input", "affine", "hidden", "residual", "logits"),
+            pegs=units,
+            trial=lambda folder: {"readout": True, "thresholds": [1, 2, 3]},
         ),
+        Model("prototypes", Prototypes, build_prototypes, check=check_input, inputs=reads, pegs=ends),
     ]
+
+
+@hookimpl
+def pegboard_probes() -> list[ProbePart[Any]]:
+    return [ProbePart("gradients", Gradients, build_gradients), *probes()]

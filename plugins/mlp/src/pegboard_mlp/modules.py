@@ -11,19 +11,50 @@ from torch import Tensor, nn
 from .activations import Shift, at_zero, make
 
 
-class LinearModel(nn.Module):
-    """One affine map: `inputs` numbers a sample, of any shape, to (batch, outputs)."""
+class LinearInParameters(nn.Module):
+    """A model that is affine in all it learns: `logits(head(features(x)))`.
 
-    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, init: str = "default") -> None:
+    `features(x)` gives (batch, p) and has nothing to learn; `head` is one `nn.Linear` of them, with or
+    without a bias, and holds every parameter; `logits` is the last peg, and others belong to `features`.
+    Whoever knows a closed form needs no more than that: it solves for `head` on the features of all samples.
+    """
+
+    def __init__(
+        self, inputs: int, features: int | None, outputs: int, *, bias: bool = True, init: str = "default"
+    ) -> None:
+        """`features` None: they are the inputs themselves."""
         super().__init__()
         if init not in ("default", "zeros"):
             raise ValueError(f"unknown init {init!r}: expected default or zeros")
         self.input = Peg("input", inputs)
-        self.head = nn.Linear(inputs, outputs, bias=bias)
+        if features is not None:
+            self.hidden = Peg("hidden", features)
+        self.head = nn.Linear(inputs if features is None else features, outputs, bias=bias)
         self.logits = Peg("logits", outputs)
         if init == "zeros":
             for parameter in self.head.parameters():
                 nn.init.zeros_(parameter)
+
+    def expand(self, x: Tensor) -> Tensor:
+        """Features of the flattened input (batch, inputs)."""
+        raise NotImplementedError
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the head reads: (batch, p)."""
+        return self.hidden(self.expand(self.input(x.flatten(1))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits(self.head(self.features(x)))
+
+
+class LinearModel(LinearInParameters):
+    """One affine map: `inputs` numbers a sample, of any shape, to (batch, outputs)."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, init: str = "default") -> None:
+        super().__init__(inputs, None, outputs, bias=bias, init=init)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.input(x.flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim > 2:
@@ -61,8 +92,8 @@ class Mlp(nn.Module):
 
     With `hidden` widths w and activation f, a layer is `h = f(W x + b)` (plain), `x + f(W x + b) - f(0)`
     with a bias-free projection of x where widths differ (residual: zero weights are the identity for
-    any f), or x and h side by side (dense). The head is affine. `alpha` and `polynomial` are the
-    numbers of activations that have some.
+    any f), or x and h side by side (dense). The head is affine, and `output` an activation behind it.
+    `alpha` and `polynomial` are the numbers of activations that have some; `output_bias` None is `bias`.
     """
 
     def __init__(
@@ -76,10 +107,14 @@ class Mlp(nn.Module):
         form: str = "plain",
         alpha: float | None = None,
         polynomial: Sequence[float] = (0.0, 0.0, 1.0),
+        output: str = "identity",
+        output_bias: bool | None = None,
     ) -> None:
         super().__init__()
         if form not in ("plain", "residual", "dense"):
             raise ValueError(f"unknown form {form!r}: expected plain, residual or dense")
+        self.hidden, self.activation, self.form = tuple(hidden), activation, form
+        self.alpha, self.polynomial = alpha, tuple(polynomial)
         layers: list[nn.Module] = [Peg("input", inputs)]
         width = inputs
         for b in hidden:
@@ -104,11 +139,15 @@ class Mlp(nn.Module):
                 layers.append(Dense(nn.Sequential(*layer, Peg("hidden", b))))
                 width += b
         self.body = nn.Sequential(*layers)
-        self.head = nn.Linear(width, outputs, bias=bias)
+        self.head = nn.Linear(width, outputs, bias=bias if output_bias is None else output_bias)
         self.logits = Peg("logits", outputs)
+        if output != "identity":
+            self.output = make(output)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.ndim > 2:
             x = x.flatten(1)
         pegs = self._modules  # past nn.Module.__getattr__, which would cost the peg a second call
-        return pegs["logits"](self.head(self.body(x)))  # type: ignore[misc, no-any-return]
+        y: Tensor = pegs["logits"](self.head(self.body(x)))  # type: ignore[misc]
+        output = pegs.get("output")
+        return y if output is None else output(y)

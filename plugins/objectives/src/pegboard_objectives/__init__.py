@@ -23,13 +23,23 @@ from pegboard import (
     hookimpl,
 )
 
-from .checks import check_class_weights, check_classes, check_metrics, check_pos_weight, check_two_classes
+from .checks import (
+    check_class_weights,
+    check_classes,
+    check_metrics,
+    check_missing,
+    check_pos_weight,
+    check_two_classes,
+)
 
 Positive = Annotated[float, Gt(0)]
 Positives = Annotated[tuple[Positive, ...], Length(1)]
-Measure = Literal["r2", "mae", "rmse", "mse"]
+Power = Annotated[float, Ge(1)]
+Measure = Literal["r2", "mae", "rmse", "mse", "max_error", "lp"]
 Score = Literal["accuracy", "topk", "f1", "auroc"]
-Either = Literal["r2", "mae", "rmse", "mse", "accuracy", "topk", "f1", "auroc"]
+Chance = Literal["accuracy", "topk", "f1", "auroc", "ece", "entropy"]
+Each = Literal["accuracy", "f1", "auroc", "ece", "entropy"]
+Either = Literal["r2", "mae", "rmse", "mse", "max_error", "lp", "accuracy", "topk", "f1", "auroc"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +47,7 @@ class CrossEntropy:
     """Cross entropy of a softmax over classes or tokens; targets are indices or distributions."""
 
     class_weights: tuple[Annotated[float, Ge(0)], ...] | None = None  # weight of each class; null: all alike
-    metrics: tuple[Literal["accuracy", "topk", "f1", "auroc", "ece"], ...] | None = (
-        None  # to measure; null: the usual
-    )
+    metrics: tuple[Chance, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 
@@ -48,9 +56,17 @@ class BinaryCrossEntropy:
     """Cross entropy of a sigmoid: one output for two classes, or one for each of several labels."""
 
     pos_weight: Positives | None = None  # weight of positive cases: one number, or one for each label
-    metrics: tuple[Literal["accuracy", "f1", "auroc", "ece"], ...] | None = (
-        None  # to measure; null: the usual
-    )
+    missing: bool = False  # labels may be nan, which do not count; else nan ends the run
+    metrics: tuple[Each, ...] | None = None  # to measure; null: the usual
+
+
+@dataclass(frozen=True)
+class Brier:
+    """Squared error of probabilities: bounded, and not convex in the logits."""
+
+    missing: bool = False  # labels may be nan, which do not count; else nan ends the run
+    metrics: tuple[Chance, ...] | None = None  # to measure; null: the usual
+    k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 
 @dataclass(frozen=True)
@@ -58,8 +74,11 @@ class Mse:
     """Squared error of real values, or of scores for classes against one-hot targets."""
 
     features: Literal["mean", "sum"] = "mean"  # how the squares of one sample are put together
-    metrics: tuple[Either, ...] | None = None  # r2 to mse for values, others for classes; null: the usual
+    half: bool = False  # take half of it, so that its gradient is the error itself
+    missing: bool = False  # values may be nan, which do not count; else nan ends the run
+    metrics: tuple[Either, ...] | None = None  # r2 to lp for values, others for classes; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
+    p: Power = 2.0  # power of the metric lp
 
 
 @dataclass(frozen=True)
@@ -67,7 +86,9 @@ class L1:
     """Absolute error of real values."""
 
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
+    missing: bool = False  # values may be nan, which do not count; else nan ends the run
     metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+    p: Power = 2.0  # power of the metric lp
 
 
 @dataclass(frozen=True)
@@ -76,7 +97,23 @@ class Huber:
 
     delta: Positive = 1.0  # error at which the square becomes a line
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
+    missing: bool = False  # values may be nan, which do not count; else nan ends the run
     metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+    p: Power = 2.0  # power of the metric lp
+
+
+@dataclass(frozen=True)
+class Lp:
+    """Distance of the values of a sample from its targets: the root of a sum of powers."""
+
+    p: Power = 2.0  # the power, and that of the metric lp; .inf is the largest error
+    missing: bool = False  # values may be nan, which do not count; else nan ends the run
+    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Squared distance to the nearest centre, from outputs that are minus the squared distances."""
 
 
 @dataclass(frozen=True)
@@ -106,15 +143,21 @@ def _check_cross_entropy(config: CrossEntropy, facts: Facts) -> Iterator[Problem
 def _check_binary(config: BinaryCrossEntropy, facts: Facts) -> Iterator[Problem]:
     yield from check_two_classes(facts)
     yield from check_pos_weight(config.pos_weight, facts)
+    yield from check_missing(config.missing, facts)
     yield from check_metrics(config.metrics, facts)
 
 
-def _check_ranked(config: Mse | Hinge | Perceptron, facts: Facts) -> Iterator[Problem]:
+def _check_ranked(config: Mse | Brier | Hinge | Perceptron, facts: Facts) -> Iterator[Problem]:
     yield from check_classes(facts)
     yield from check_metrics(config.metrics, facts, config.k)
 
 
-def _check_values(config: L1 | Huber, facts: Facts) -> Iterator[Problem]:
+def _check_missing(config: Mse | Brier, facts: Facts) -> Iterator[Problem]:
+    yield from _check_ranked(config, facts)
+    yield from check_missing(config.missing, facts)
+
+
+def _check_values(config: L1 | Huber | Lp, facts: Facts) -> Iterator[Problem]:
     yield from check_metrics(config.metrics, facts)
 
 
@@ -122,8 +165,8 @@ def _one_output(config: BinaryCrossEntropy, target: Spec) -> int | None:
     return target.size if isinstance(target, Labels) else 1
 
 
-def _one_for_two(config: Hinge | Perceptron, target: Spec) -> int | None:
-    return 1 if target.size == 2 else target.size
+def _one_for_two(config: Brier | Hinge | Perceptron, target: Spec) -> int | None:
+    return 1 if isinstance(target, Classes) and target.size == 2 else target.size
 
 
 def _build(name: str) -> Callable[[Any, Context], Objective]:
@@ -161,16 +204,26 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             soft=True,
         ),
         ObjectivePart(
+            "brier",
+            Brier,
+            _build("brier"),
+            check=_check_missing,
+            targets=(Classes, Labels),
+            outputs=_one_for_two,
+            soft=True,
+        ),
+        ObjectivePart(
             "mse",
             Mse,
             _build("mse"),
-            check=_check_ranked,
+            check=_check_missing,
             targets=(Values, Classes),
             default_for=(Values,),
             soft=True,
         ),
         ObjectivePart("l1", L1, _build("l1"), check=_check_values, targets=(Values,)),
         ObjectivePart("huber", Huber, _build("huber"), check=_check_values, targets=(Values,)),
+        ObjectivePart("lp", Lp, _build("lp"), check=_check_values, targets=(Values,)),
         ObjectivePart(
             "hinge", Hinge, _build("hinge"), check=_check_ranked, targets=(Classes,), outputs=_one_for_two
         ),
@@ -182,4 +235,5 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             targets=(Classes,),
             outputs=_one_for_two,
         ),
+        ObjectivePart("clustering", Clusters, _build("clustering")),
     ]

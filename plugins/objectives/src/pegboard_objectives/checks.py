@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from pegboard import Classes, Facts, Labels, Problem, Spec, Tokens, Values
 
-REGRESSION = ("r2", "mae", "rmse", "mse")
-CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece")
+REGRESSION = ("r2", "mae", "rmse", "mse", "max_error", "lp")
+CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece", "entropy")
+OF_LABELS = tuple(name for name in CLASSIFICATION if name != "topk")
 
 
 def _target(facts: Facts) -> Spec | None:
@@ -86,7 +87,7 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
     if isinstance(target, Values):
         fitting = REGRESSION
     elif isinstance(target, Labels):
-        fitting = ("accuracy", "f1", "auroc", "ece")
+        fitting = OF_LABELS
     elif isinstance(target, Classes | Tokens):
         fitting = CLASSIFICATION
     else:
@@ -100,4 +101,16 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
             "k",
             f"k below {target.size}",
             "lower k, or leave topk out of metrics",
+        )
+
+
+def check_missing(missing: bool, facts: Facts) -> Iterator[Problem]:
+    """Only values and labels can be nan."""
+    target = _target(facts)
+    if missing and isinstance(target, Classes | Tokens):
+        yield Problem(
+            f"missing is for values and labels that are nan, and the target is {target}",
+            "missing",
+            "false",
+            "a class that is not known is -100, and a sample without one has weight 0",
         )

@@ -1,7 +1,7 @@
-"""Running measurements on torchmetrics, each fed with raw outputs and the original targets.
+"""Running measurements on torchmetrics, each fed with raw outputs, the original targets and weights.
 
-torchmetrics keeps and reduces the states of all of them. Importing it takes about as long as importing
-torch, and no training step needs it, so it waits for the first evaluation.
+Importing torchmetrics takes about as long as importing torch, and no training step needs it, so it waits for
+the first evaluation.
 """
 
 from __future__ import annotations
@@ -16,29 +16,31 @@ from pegboard import Metric
 from torch import Tensor
 
 from .functional import IGNORED
+from .measures import logit_entropy, lp_norm
 
 if TYPE_CHECKING:
     import torchmetrics
 
-Flat = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (output, target) -> what a metric reads
+Flat = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (output, target) -> logits and indices of places
+Read = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # (output, target) -> what a metric reads
 Make = Callable[[ModuleType], Any]  # the module `running` -> the metric
 
 
 class Fed:
     """A torchmetrics metric, made when it is first fed, behind a function that gives it what it reads."""
 
-    def __init__(self, make: Make, read: Flat, higher_is_better: bool) -> None:
+    def __init__(self, make: Make, read: Read, higher_is_better: bool | None) -> None:
         self.make, self.read = make, read
         self.higher_is_better = higher_is_better  # which checkpoint is best depends on it
         self.device = "cpu"
         self.metric: torchmetrics.Metric | None = None
 
-    def update(self, preds: Tensor, target: Tensor) -> None:
+    def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
         if self.metric is None:
             from . import running
 
             self.metric = self.make(running).to(self.device)
-        self.metric.update(*self.read(preds, target))
+        self.metric.update(*self.read(preds, target), weight=weight)
 
     def compute(self) -> Tensor:
         if self.metric is None or not self.metric.update_called:
@@ -72,81 +74,112 @@ def log_odds(logits: Tensor) -> Tensor:
 def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> dict[str, Metric]:
     """Metrics of one class a place; `flat` gives logits (places, classes) and indices (places,)."""
 
-    def hit(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def hit(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
         return logits.argmax(-1) == index, index != IGNORED
 
-    def hit_k(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def hit_k(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
         return (logits.topk(k, -1).indices == index.unsqueeze(-1)).any(-1), index != IGNORED
 
-    def decisions(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def decisions(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
-        return logits.argmax(-1), index
+        return logits.argmax(-1), index, index != IGNORED
 
-    def probabilities(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def confidence(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
-        return logits.float().softmax(-1), index
+        chance, decision = logits.float().softmax(-1).max(-1)
+        return chance, decision == index, index != IGNORED
 
-    def ranking(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def spread(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
-        known = index != IGNORED
-        logits, index = logits[known].float(), index[known]
+        return logit_entropy(logits.float()), index != IGNORED
+
+    def ranking(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        logits, index = flat(output, target)
+        logits, known = logits.float(), (index != IGNORED).unsqueeze(-1)
         if classes == 2:  # the difference orders samples as the probability does, and never saturates
-            return logits[:, 1:] - logits[:, :1], index.unsqueeze(-1) == 1
-        return log_odds(logits), index.unsqueeze(-1) == torch.arange(classes, device=index.device)
+            return logits[:, 1:] - logits[:, :1], index.unsqueeze(-1) == 1, known
+        positive = index.unsqueeze(-1) == torch.arange(classes, device=index.device)
+        return log_odds(logits), positive, known.expand_as(positive)
 
-    options: dict[str, Any] = {"ignore_index": IGNORED, "validate_args": False}
     made: dict[str, Fed] = {
         "accuracy": Fed(lambda m: m.Share(), hit, True),
         "topk": Fed(lambda m: m.Share(), hit_k, True),
-        "f1": Fed(lambda m: m.MulticlassF1Score(classes, average="macro", **options), decisions, True),
+        "f1": Fed(lambda m: m.F1(classes), decisions, True),
         "auroc": Fed(lambda m: m.Auroc(), ranking, True),
-        "ece": Fed(lambda m: m.MulticlassCalibrationError(classes, **options), probabilities, False),
+        "ece": Fed(lambda m: m.CalibrationError(), confidence, False),
+        "entropy": Fed(lambda m: m.Share(), spread, None),
     }
     return {f"top{k}" if name == "topk" else name: made[name] for name in chosen}
 
 
 def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
-    """Metrics of logits (batch, labels) against zeros and ones of the same shape."""
+    """Metrics of logits (batch, labels) against zeros and ones of the same shape; nan is not known."""
 
-    def hit(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        right = (output > 0) == (target > 0.5)
-        return right, torch.ones_like(right)
+    def hit(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return (output > 0) == (target > 0.5), ~target.isnan()
 
-    def decisions(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return (output > 0).long(), (target > 0.5).long()
+    def decisions(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return output > 0, target > 0.5, ~target.isnan()
 
-    def ranking(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return output, target > 0.5
+    def ranking(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return output, target > 0.5, ~target.isnan()
 
-    def probabilities(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return output.float().sigmoid().flatten(), (target > 0.5).long().flatten()
+    def probabilities(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return output.float().sigmoid(), target > 0.5, ~target.isnan()
+
+    def spread(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        two = torch.stack([torch.zeros_like(output), output], -1)
+        return logit_entropy(two.float()), ~target.isnan()
 
     made: dict[str, Fed] = {
         "accuracy": Fed(lambda m: m.Share(), hit, True),
-        "f1": Fed(
-            lambda m: m.MultilabelF1Score(labels, average="macro", validate_args=False), decisions, True
-        ),
+        "f1": Fed(lambda m: m.F1(labels), decisions, True),
         "auroc": Fed(lambda m: m.Auroc(), ranking, True),
-        "ece": Fed(lambda m: m.BinaryCalibrationError(validate_args=False), probabilities, False),
+        "ece": Fed(lambda m: m.CalibrationError(), probabilities, False),
+        "entropy": Fed(lambda m: m.Share(), spread, None),
     }
     return {name: made[name] for name in chosen}
 
 
-def regression(chosen: Sequence[str]) -> dict[str, Metric]:
-    """Metrics of real values (batch, features)."""
+def regression(chosen: Sequence[str], p: float) -> dict[str, Metric]:
+    """Metrics of real values (batch, features); nan is not known."""
 
-    def precise(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def precise(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Sums of squares cancel; MPS has nothing finer than single precision.
         dtype = torch.float32 if output.device.type == "mps" else torch.float64
         rows = target.shape[0]
-        return output.to(dtype).reshape(rows, -1), target.to(dtype).reshape(rows, -1)
+        values = target.to(dtype).reshape(rows, -1)
+        return output.to(dtype).reshape(rows, -1), values, ~values.isnan()
+
+    def errors(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        output, target, known = precise(output, target)
+        return (output - target).abs(), known
+
+    def squares(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        error, known = errors(output, target)
+        return error.square(), known
+
+    def distances(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        error, known = errors(output, target)
+        return lp_norm(torch.where(known, error, 0), p), known.any(-1)
 
     made: dict[str, Fed] = {
         "r2": Fed(lambda m: m.R2(), precise, True),
-        "mae": Fed(lambda m: m.MeanAbsoluteError(), precise, False),
-        "rmse": Fed(lambda m: m.MeanSquaredError(squared=False), precise, False),
-        "mse": Fed(lambda m: m.MeanSquaredError(), precise, False),
+        "mae": Fed(lambda m: m.Share(), errors, False),
+        "rmse": Fed(lambda m: m.Share(root=True), squares, False),
+        "mse": Fed(lambda m: m.Share(), squares, False),
+        "max_error": Fed(lambda m: m.Largest(), errors, False),
+        "lp": Fed(lambda m: m.Share(), distances, False),
     }
-    return {name: made[name] for name in chosen}
+    return {f"l{p:g}" if name == "lp" else name: made[name] for name in chosen}
+
+
+def clustering(classes: int) -> dict[str, Metric]:
+    """How far the groups agree with classes."""
+
+    def groups(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return output, target, target != IGNORED
+
+    return {"ari": Fed(lambda m: m.RandIndex(classes), groups, True)}

@@ -1,7 +1,7 @@
-"""The torchmetrics behind the metrics: its own, and four that are computed here.
+"""Running measurements on torchmetrics, which keeps their states and joins those of several processes.
 
-Those are accuracy and top-k without a one-hot copy of every output, AUROC from unbounded scores and
-without the classes a split does not hold, R2 of small values and of a single sample.
+All take the weights of samples: a sample of weight 0 leaves no trace, and one of weight 3 counts as three.
+`counts` are booleans that say which of the numbers are known; sums are in double precision where there is it.
 """
 
 from __future__ import annotations
@@ -9,46 +9,128 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.classification import (
-    BinaryCalibrationError,
-    MulticlassCalibrationError,
-    MulticlassF1Score,
-    MultilabelF1Score,
-)
-from torchmetrics.regression import MeanAbsoluteError, MeanSquaredError
 from torchmetrics.utilities import dim_zero_cat
 
-__all__ = [
-    "R2",
-    "Auroc",
-    "BinaryCalibrationError",
-    "MeanAbsoluteError",
-    "MeanSquaredError",
-    "MulticlassCalibrationError",
-    "MulticlassF1Score",
-    "MultilabelF1Score",
-    "Share",
-]
+from .functional import along
+from .measures import adjusted_rand_index
+
+BINS = 15  # of the calibration error
+
+
+def weigh(counts: Tensor, weight: Tensor | None) -> Tensor:
+    """How much each place counts: its sample's weight where it is known, else 0."""
+    wide = torch.float32 if counts.device.type == "mps" else torch.float64
+    mass = counts.to(wide)
+    return mass if weight is None else mass * along(weight.to(wide), counts)
+
+
+def total(values: Tensor, mass: Tensor, axis: int | None = None) -> Tensor:
+    """The sum of what counts, whatever the rest may be."""
+    weighed = torch.where(mass != 0, values.to(mass.dtype), 0) * mass
+    return weighed.sum() if axis is None else weighed.sum(axis)
 
 
 class Share(Metric):
-    """The share of hits among what counts."""
+    """The mean of values among what counts; of hits, their share."""
 
     hits: Tensor
-    total: Tensor
+    mass: Tensor
+
+    def __init__(self, root: bool = False) -> None:
+        super().__init__()
+        self.root = root  # give the root of the mean
+        self.add_state("hits", torch.tensor(0.0), "sum")
+        self.add_state("mass", torch.tensor(0.0), "sum")
+
+    def update(self, hit: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """`hit` and `counts` are of one shape, samples first."""
+        mass = weigh(counts, weight)
+        self.hits = self.hits + total(hit, mass)
+        self.mass = self.mass + mass.sum()
+
+    def compute(self) -> Tensor:
+        mean = self.hits / self.mass
+        return mean.sqrt() if self.root else mean
+
+
+class Largest(Metric):
+    """The largest of all values that count."""
+
+    largest: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("hits", torch.tensor(0), "sum")
-        self.add_state("total", torch.tensor(0), "sum")
+        self.add_state("largest", torch.tensor(-torch.inf), "max")
 
-    def update(self, hit: Tensor, counts: Tensor) -> None:
-        """`hit` and `counts` are booleans of one shape."""
-        self.hits += (hit & counts).sum()
-        self.total += counts.sum()
+    def update(self, values: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """`values` and `counts` are of one shape, samples first."""
+        known = torch.where(weigh(counts, weight) != 0, values, -torch.inf)
+        self.largest = torch.maximum(self.largest.to(known.dtype), known.max())
 
     def compute(self) -> Tensor:
-        return self.hits / self.total
+        return torch.where(self.largest == -torch.inf, torch.nan, self.largest)
+
+
+class F1(Metric):
+    """2 tp / (2 tp + fp + fn), averaged over the classes or labels that occur or are predicted."""
+
+    found: Tensor
+    predicted: Tensor
+    true: Tensor
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        for state in ("found", "predicted", "true"):
+            self.add_state(state, torch.zeros(classes), "sum")
+
+    def update(self, decision: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """Indices (places,), or booleans (places, labels)."""
+        mass = weigh(counts, weight)
+        if decision.dtype == torch.bool:
+            self.found = self.found + total(decision & target, mass, 0)
+            self.predicted = self.predicted + total(decision, mass, 0)
+            self.true = self.true + total(target, mass, 0)
+            return
+        index = target.masked_fill(mass == 0, 0)
+        self.found = self.found + self._each(index, mass * (decision == index))
+        self.predicted = self.predicted + self._each(decision, mass)
+        self.true = self.true + self._each(index, mass)
+
+    def _each(self, index: Tensor, mass: Tensor) -> Tensor:
+        return mass.new_zeros(self.classes).index_add(0, index, mass)
+
+    def compute(self) -> Tensor:
+        return (2 * self.found / (self.predicted + self.true)).nanmean()
+
+
+class CalibrationError(Metric):
+    """How far confidence is from the share of hits, over bins of equal width."""
+
+    confidences: Tensor
+    hits: Tensor
+    mass: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for state in ("confidences", "hits", "mass"):
+            self.add_state(state, torch.zeros(BINS), "sum")
+
+    def update(self, confidence: Tensor, hit: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """All (places,), or (places, labels); confidence is from 0 to 1."""
+        mass = weigh(counts, weight).flatten()
+        confidence = confidence.flatten().to(mass.dtype)
+        bins = (confidence * BINS).long().clamp(0, BINS - 1)
+
+        def each(values: Tensor) -> Tensor:
+            return mass.new_zeros(BINS).index_add(0, bins, values * mass)
+
+        self.confidences = self.confidences + each(confidence)
+        self.hits = self.hits + each(hit.flatten().to(mass.dtype))
+        self.mass = self.mass + each(torch.ones_like(mass))
+
+    def compute(self) -> Tensor:
+        return (self.hits - self.confidences).abs().sum() / self.mass.sum()
 
 
 class Auroc(Metric):
@@ -60,26 +142,31 @@ class Auroc(Metric):
 
     scores: list[Tensor]
     positive: list[Tensor]
+    mass: list[Tensor]
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("scores", [], "cat")
-        self.add_state("positive", [], "cat")
+        for state in ("scores", "positive", "mass"):
+            self.add_state(state, [], "cat")
 
-    def update(self, scores: Tensor, positive: Tensor) -> None:
-        """`scores` (samples, columns) of any size, `positive` booleans of the same shape."""
+    def update(self, scores: Tensor, positive: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """`scores` (samples, columns) of any size, `positive` and `counts` booleans of the same shape."""
         self.scores.append(scores)
         self.positive.append(positive)
+        self.mass.append(weigh(counts, weight))
 
     def compute(self) -> Tensor:
         scores = dim_zero_cat(self.scores).float().T.contiguous()
-        positive = dim_zero_cat(self.positive).T
-        ordered = scores.sort(-1).values
-        # Twice the rank, in whole numbers; equal scores share their ranks.
-        ranks = torch.searchsorted(ordered, scores) + torch.searchsorted(ordered, scores, right=True) + 1
-        many = positive.sum(-1)
-        above = (ranks * positive).sum(-1) - many * (many + 1)
-        return (above / (2 * many * (positive.shape[-1] - many))).nanmean()
+        positive, mass = dim_zero_cat(self.positive).T, dim_zero_cat(self.mass).T
+        ordered, order = scores.sort(-1)
+        negatives = torch.where(positive, 0, mass)
+        # The mass of all negative cases among the lowest 0, 1, 2, ... scores.
+        below = torch.nn.functional.pad(negatives.gather(-1, order).cumsum(-1), (1, 0))
+        # A positive case beats the negatives below it, and half of those with its own score.
+        lower = below.gather(-1, torch.searchsorted(ordered, scores))
+        upper = below.gather(-1, torch.searchsorted(ordered, scores, right=True))
+        wins = torch.where(positive, mass * (lower + upper) / 2, 0).sum(-1)
+        return (wins / (torch.where(positive, mass, 0).sum(-1) * negatives.sum(-1))).nanmean()
 
 
 class R2(Metric):
@@ -88,29 +175,53 @@ class R2(Metric):
     A feature that never changes has 1 where it is met exactly and 0 elsewhere.
     """
 
-    total: Tensor
+    number: Tensor
+    mass: Tensor
     sums: Tensor
     squares: Tensor
     residuals: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("total", torch.tensor(0), "sum")
-        for state in ("sums", "squares", "residuals"):
+        for state in ("number", "mass", "sums", "squares", "residuals"):
             self.add_state(state, torch.tensor(0.0), "sum")
 
-    def update(self, output: Tensor, target: Tensor) -> None:
-        """Both (samples, features)."""
-        self.total = self.total + target.shape[0]
-        self.sums = self.sums + target.sum(0)
-        self.squares = self.squares + target.square().sum(0)
-        self.residuals = self.residuals + (output - target).square().sum(0)
+    def update(self, output: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """All (samples, features)."""
+        mass = weigh(counts, weight)
+        self.number = self.number + (mass != 0).sum(0)
+        self.mass = self.mass + mass.sum(0)
+        self.sums = self.sums + total(target, mass, 0)
+        self.squares = self.squares + total(target.square(), mass, 0)
+        self.residuals = self.residuals + total((output - target).square(), mass, 0)
 
     def compute(self) -> Tensor:
-        spread = self.squares - self.sums.square() / self.total
+        spread = self.squares - self.sums.square() / self.mass
         # What rounding leaves of the spread of a constant.
-        noise = self.squares * self.total * torch.finfo(self.squares.dtype).eps
+        noise = self.squares * self.number.clamp(min=1) * torch.finfo(self.squares.dtype).eps
         constant = spread <= noise
         exact = (self.residuals <= noise).to(spread.dtype)
         each = torch.where(constant, exact, 1 - self.residuals / torch.where(constant, 1, spread))
-        return torch.where(self.total < 2, torch.nan, each.mean())
+        alone = (self.number < 2) & (self.mass < 2)  # a sample of weight 2 counts as two
+        return torch.where(alone, torch.nan, each).nanmean()
+
+
+class RandIndex(Metric):
+    """Agreement of two groupings on pairs of samples, 0 by chance and 1 wholly."""
+
+    table: Tensor
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.classes = classes
+        self.add_state("table", torch.tensor(0.0), "sum")
+
+    def update(self, scores: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
+        """`scores` (samples, groups), of which the highest is the group; `target` indices (samples,)."""
+        mass = weigh(counts, weight)
+        pair = scores.argmax(-1) * self.classes + target.masked_fill(mass == 0, 0)
+        size = scores.shape[-1] * self.classes
+        self.table = self.table + mass.new_zeros(size).index_add(0, pair, mass).reshape(-1, self.classes)
+
+    def compute(self) -> Tensor:
+        return adjusted_rand_index(self.table)

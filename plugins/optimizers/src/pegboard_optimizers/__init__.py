@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 
 def factory(name: str) -> Callable[[Any, Context], Factory]:
-    """A build function for the optimizer that torch.optim has under this name."""
+    """A build function for the optimizer that torch.optim has under this name, or one of our own."""
 
     def build(config: Any, context: Context) -> Factory:
         from . import factories
 
-        if name == "Muon":
-            return partial(factories.muon, config)
-        if name == "LBFGS":
-            return partial(factories.lbfgs, config)
+        if name in ("Muon", "LBFGS", "gd", "nesterov"):
+            return partial(getattr(factories, name.lower()), config)
         return partial(factories.plain, name, config)
 
     return build
@@ -38,6 +36,18 @@ def functional(optimizer: torch.optim.Optimizer, traced: bool) -> Update | None:
     from .updates import functional as made
 
     return made(optimizer, traced)
+
+
+def build_perceptron(config: configs.Perceptron, context: Context) -> Factory:
+    from .perceptron import PerceptronRule
+
+    return partial(PerceptronRule, lr=config.lr)
+
+
+def perceptron_update(optimizer: torch.optim.Optimizer, traced: bool) -> Update | None:
+    from . import perceptron
+
+    return perceptron.functional(optimizer) if isinstance(optimizer, perceptron.PerceptronRule) else None
 
 
 def check_sgd(config: configs.Sgd, facts: Facts) -> Iterable[Problem]:
@@ -136,6 +146,14 @@ def build_one_cycle(config: schedules.OneCycle, context: Context) -> Factor:
 def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
     return [
         Optimizer("sgd", configs.Sgd, factory("SGD"), check=check_sgd, functional=functional),
+        Optimizer(
+            "gd",
+            configs.Gd,
+            factory("gd"),
+            closure=True,
+            synchronizes="it reads the length of the gradient, and losses to choose how far it goes",
+        ),
+        Optimizer("nesterov", configs.Nesterov, factory("nesterov"), closure=True),
         Optimizer("adam", configs.Adam, factory("Adam"), functional=functional),
         Optimizer("adamw", configs.AdamW, factory("AdamW"), functional=functional),
         Optimizer("nadam", configs.NAdam, factory("NAdam"), functional=functional),
@@ -166,6 +184,13 @@ def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
             factory("LBFGS"),
             closure=True,
             synchronizes="it compares losses and slopes to choose how far it goes",
+        ),
+        Optimizer(
+            "perceptron",
+            configs.Perceptron,
+            build_perceptron,
+            functional=perceptron_update,
+            trial=lambda folder: {"lr": 0.1},
         ),
         Schedule("constant", schedules.Constant, build_constant),
         Schedule("linear", schedules.Linear, build_linear),

@@ -32,6 +32,26 @@ class Sgd:
 
 
 @dataclass(frozen=True)
+class Gd:
+    """Gradient descent on full batches that stops where the gradient is small; line searches if wanted."""
+
+    lr: Rate = 1e-2  # learning rate; the first length that a line search tries
+    tolerance: Small = 1e-6  # length of the gradient at which nothing moves any more and the run ends
+    line_search: Literal["none", "exact", "backtracking"] = "none"  # how the length of a step is found
+    armijo: Annotated[float, Gt(0), Lt(1)] = 1e-4  # share of the promised fall that backtracking asks for
+    shrink: Annotated[float, Gt(0), Lt(1)] = 0.5  # factor of the length after a trial that fell too little
+    max_eval: Annotated[int, Ge(1)] = 50  # lengths that a line search tries at most
+
+
+@dataclass(frozen=True)
+class Nesterov:
+    """Nesterov's accelerated gradient, with the slope taken ahead of the weights that are kept."""
+
+    lr: Rate = 1e-2  # learning rate
+    momentum: Share | None = 0.9  # share of the last move to look ahead; None rises as for convex losses
+
+
+@dataclass(frozen=True)
 class Adam:
     """Adam: steps scaled by running means of the gradient and of its square."""
 
@@ -39,6 +59,7 @@ class Adam:
     betas: tuple[Share, Share] = (0.9, 0.999)  # memory of the mean and of the mean square
     eps: Small = 1e-8  # added to the root of the mean square
     amsgrad: bool = False  # divide by the largest mean square so far
+    bias_correction: bool = True  # divide both means by what they lack while their memory fills
     kernels: FusedKernels = "auto"  # auto takes the fastest that the device has
 
 
@@ -171,3 +192,10 @@ class Lbfgs:
     tolerance_change: Small = 1e-9  # an update ends when nothing changes by more
     history_size: Annotated[int, Ge(1)] = 100  # past gradients that are kept
     line_search_fn: Literal["strong_wolfe"] | None = None  # how the length of a step is searched
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """The perceptron's rule: add y x for every mistake, and end after a pass without one."""
+
+    lr: Rate = 1.0  # size of a correction; from zero weights it changes their size and no decision

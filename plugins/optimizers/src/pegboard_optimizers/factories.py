@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from pegboard import PegboardError
 
-from .configs import Lbfgs, Muon
+from . import descent
+from .configs import Gd, Lbfgs, Muon, Nesterov
 from .muon import MuonAdamW
 
 Groups = list[dict[str, Any]]
@@ -53,9 +54,25 @@ def plain(name: str, config: Any, groups: Groups) -> torch.optim.Optimizer:
         refuse_decay(name, groups)
     else:
         options["weight_decay"] = 0.0
+    corrected = options.pop("bias_correction", True)
     # The constructor writes into groups, and those it is given are the caller's.
     optimizer: torch.optim.Optimizer = getattr(torch.optim, name)([dict(g) for g in groups], **options)
+    if not corrected:
+        leave_uncorrected(optimizer)
     return optimizer
+
+
+def leave_uncorrected(optimizer: torch.optim.Optimizer) -> None:
+    """Let Adam count its steps from infinity, where its correction 1 - beta^step is 1 to the bit."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            # torch keeps the count beside the weights for kernels that read it there.
+            beside = p.device if group["fused"] or group["capturable"] else "cpu"
+            means = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+            optimizer.state[p] = {
+                "step": torch.tensor(torch.inf, device=beside),
+                **{key: torch.zeros_like(p, memory_format=torch.preserve_format) for key in means},
+            }
 
 
 def refuse_decay(name: str, groups: Groups) -> None:
@@ -100,6 +117,19 @@ def muon(config: Muon, groups: Groups) -> torch.optim.Optimizer:
     }
     for_adamw = {"lr": rate, "weight_decay": 0.0, "betas": config.adamw_betas, "eps": config.adamw_eps}
     return MuonAdamW(matrices, others, for_muon, for_adamw | variant("AdamW", config.kernels, others))
+
+
+def gd(config: Gd, groups: Groups) -> torch.optim.Optimizer:
+    """Gradient descent with a tolerance and a line search."""
+    refuse_decay("gd", groups)
+    options = {f.name: getattr(config, f.name) for f in fields(config)}
+    return descent.GradientDescent([dict(g) for g in groups], **options)
+
+
+def nesterov(config: Nesterov, groups: Groups) -> torch.optim.Optimizer:
+    """Nesterov's accelerated gradient."""
+    refuse_decay("nesterov", groups)
+    return descent.Nesterov([dict(g) for g in groups], config.lr, config.momentum)
 
 
 def lbfgs(config: Lbfgs, groups: Groups) -> torch.optim.Optimizer:

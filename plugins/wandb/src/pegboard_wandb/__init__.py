@@ -21,7 +21,7 @@ class Wandb:
 
     project: Annotated[str, PROJECT] | None = None  # None: that of W&B's own settings, else pegboard
     entity: str | None = None  # user or team that owns the project; None is W&B's default
-    group: str | None = None  # runs with the same group are shown together
+    group: str | None = None  # runs with the same group are shown together; None: those of a cross-validation
     tags: tuple[str, ...] = ()  # labels to filter runs by, 64 characters at most
     notes: str | None = None  # what a person should know of this run
     display_name: str | None = None  # how the run is called on W&B; None is the run's own name

@@ -15,7 +15,7 @@ from pegboard import PegboardError, RunInfo, Table, Tracker
 
 from .connection import Mode, choose
 from .record import wait_for_end
-from .values import plain, slug
+from .values import flat, plain, slug
 
 if TYPE_CHECKING:
     import wandb
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp"}
 PAGES = {".html", ".svg"}
+APART = ("diagnosis", "reference")  # of a summary, whose figures stand by themselves: diagnosis/gap
 EXIT = {"finished": 0, "stopped": 0, "interrupted": 255}  # any other status has failed: 1
 
 
@@ -142,7 +143,7 @@ class WandbTracker(Tracker):
                 newest.setdefault(self._checkpoints[alias], []).append(alias)
             for path, aliases in newest.items():
                 self._artifact(path, aliases)
-            run.summary.update({**plain(summary), "status": status})
+            run.summary.update({**flat(plain(summary), APART), "status": status})
         finally:
             self._run = None
             record = Path(run.dir).parent / f"run-{run.id}.wandb"
@@ -158,8 +159,8 @@ class WandbTracker(Tracker):
             project=self.config.project or self._session.project or "pegboard",
             entity=self.config.entity,
             id=identity,
-            name=self.config.display_name or run.name,
-            group=self.config.group,
+            name=_shown(self.config.display_name or run.name, run),
+            group=self.config.group or run.group or None,
             tags=self.config.tags,
             notes=self.config.notes,
             config=plain(run.config),
@@ -237,6 +238,11 @@ class WandbTracker(Tracker):
         if text not in self._warned:
             self._warned.add(text)
             self._tell(text)
+
+
+def _shown(name: str, run: RunInfo) -> str:
+    """The name of a run; those of a cross-validation share it, so each adds the name of its folder."""
+    return f"{name} {run.folder.name}" if run.group else name
 
 
 def require() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -22,6 +22,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
     return str(value)
+
+
+def flat(values: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    """The same values, those of the mappings under some keys one by one: `key/inner`."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in keys and isinstance(value, Mapping):
+            inner = flat(value, [k for k in value if isinstance(value[k], Mapping)])
+            found |= {f"{key}/{name}": one for name, one in inner.items()}
+        else:
+            found[key] = value
+    return found
 
 
 def slug(text: str, most: int = 64) -> str:

@@ -226,6 +226,30 @@ def _read_there(source: Source, rows: list[int]) -> tuple[Any, ...]:
     return tuple(_rows(source, rows))
 
 
+@check("dataset")
+def draws_its_samples(subject: Subject) -> None:
+    """A picture of it can be drawn, by its record or by its spec, and leaves the samples as they are."""
+    from matplotlib.figure import Figure
+
+    from ...report.pictures import draw_by_spec, drawn
+    from ..runs import unequal
+
+    splits: Splits = subject.splits()
+    plot = subject.part.plot  # type: ignore[attr-defined]
+    if plot is None and not drawn(splits.spec):
+        raise Skipped(
+            f"its record has no function `plot`, and the core does not draw {splits.spec.inputs[0]}"
+        )
+    rows, figure = range(min(len(splits.train), 64)), Figure()
+    before = [None if t is None else t.clone() for t in _picked(_rows(splits.train, rows), [*rows])]
+    (plot or draw_by_spec)(splits, figure)
+    if not any(axes.has_data() for axes in figure.axes):
+        raise Failed(f"{subject.what}: its function `plot` draws nothing on the figure that it is given")
+    figure.savefig(io.BytesIO(), dpi=30)
+    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows]))):
+        raise Failed(f"{subject.what}: its function `plot` changes the samples")
+
+
 @check("optimizer")
 def descends(subject: Subject) -> None:
     """It lowers a simple loss, holds all groups and leaves parameters without a gradient alone."""
@@ -329,3 +353,35 @@ def measures_the_same_twice(subject: Subject) -> None:
         raise Failed(f"{subject.what} measures {once!r}, expected named, finite figures")
     if once != again:
         raise Failed(f"{subject.what} measures something else the second time: {once}, then {again}")
+
+
+@check("probe")
+def knows_the_optimum(subject: Subject) -> None:
+    """A reference leaves the model as it is, and its optimum is a model like it that is nowhere worse."""
+    import copy
+
+    import torch
+
+    from ...parts import Context
+    from ..runs import unequal
+
+    if not subject.part.reference:  # type: ignore[attr-defined]
+        raise Skipped("it is no reference")
+    assembly = subject.assembly()
+    plan, model = assembly.plan, assembly.model.eval()
+    assert plan.splits is not None
+    context = Context(spec=plan.spec, outputs=plan.outputs, seed=5, key="reference")
+    reference = subject.part.build(subject.built_config(), context)
+    if not reference.formula:
+        raise Failed(f"{subject.what} does not say what it minimises: give it a `formula`")
+    train = plan.splits.train.gather(torch.arange(len(plan.splits.train)))
+    before = copy.deepcopy(model.state_dict())
+    best = reference.solve(model, train)
+    if list(unequal(before, model.state_dict())):
+        raise Failed(f"{subject.what}: `solve` changes the model that it is given; copy it")
+    with torch.no_grad():
+        if best(*train.inputs).shape != model(*train.inputs).shape:
+            raise Failed(f"{subject.what}: its optimum gives outputs of another shape than the model")
+    figures = reference.gap(model, best, train)
+    if figures["gap"] < -1e-4 * max(abs(figures["optimum"]), 1e-6):
+        raise Failed(f"{subject.what}: a model that was not trained is better than its optimum: {figures}")

@@ -1,0 +1,33 @@
+"""One part that a command names, its fields checked as those of a config are; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..parts import Part
+from ..registry import Registry
+from .fit import facts, own_rules, read_spec
+from .load import load_part, locate
+from .nodes import Chosen
+from .places import relocate
+from .report import ConfigError, Mistake
+from .sections import Parts, section
+
+
+def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry: Registry) -> Chosen:
+    """The part with this name and the fields that `words` give, or everything that is wrong with them."""
+    place = "probe" if kind.kind == "probe" else section(kind.kind)  # not all of them stand in configs
+    loaded = load_part(place, name, words)
+    found: list[Mistake] = []
+    parts = Parts(registry, found, any_part=True)
+    read = parts.read(kind, place, loaded.tree[place])
+    reads = {} if read is None else {place: read}
+    if read is not None:
+        spec = read_spec(parts, read) if kind.kind == "dataset" else None
+        found += own_rules(parts, reads.values(), facts(reads, spec, None))
+    mistakes = [locate(m, loaded) for m in (*loaded.mistakes, *relocate(found, reads, registry))]
+    if mistakes:
+        raise ConfigError(mistakes, f"{kind.kind} {name!r}")
+    assert read is not None
+    return Chosen(key=place, entry=read.entry, config=read.config)

@@ -1,0 +1,227 @@
+"""The end of a run: its best weights are measured, judged, compared with the optimum, and shown."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from .contracts import Objective, Reference, Table
+from .data import epoch_order
+from .diagnosis import MOST, Answers, Diagnosis, diagnose
+from .engine import checkpoint
+from .engine.evaluate import Halted, collect, evaluate
+from .engine.loop import Loop
+from .errors import PegboardError
+from .parts import Context
+from .planning import build
+from .recorded import write_report
+from .report.console import Console, number
+from .report.curves import draw_curves
+from .run import MetricsFile
+
+if TYPE_CHECKING:
+    from .training import Following
+
+SAMPLES = 32  # predictions that are shown
+
+
+def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
+    """Measure the best weights on all splits, and show what came of the run; returns what sums it up."""
+    progress, console = loop.progress, following.console
+    _take_best(loop, console, folder / "checkpoints" / "best")
+    figures = _held_out(loop, MetricsFile.read(folder / "metrics.jsonl"))
+    if "test" in figures:
+        row = {"step": progress.step, "epoch": loop.epochs}
+        following.row(row | {f"test/{name}": value for name, value in figures["test"].items()})
+    tables = _tables(loop, [*figures][-1]) if figures else {}
+    for name, table in tables.items():
+        following.dispatch.send("table", name, table)
+    shown = {name: {"columns": list(t.columns), "rows": list(t.rows)} for name, t in tables.items()}
+    (folder / "tables.json").write_text(json.dumps(shown, default=str) + "\n", "utf-8")
+    rows = MetricsFile.read(folder / "metrics.jsonl")
+    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name)
+    following.dispatch.send("figure", "curves", picture)
+    judged, measured = None, None
+    if loop.settings.trainer.diagnose:
+        judged, train, measured = _judge(loop, figures)
+        figures = {**train, **figures}
+    reference = _beside(loop, list(figures), console) if loop.settings.reference is not None else None
+    if why:
+        console.say(f"stopped early by {why}")
+    _show(loop, console, figures, reference or {})
+    for line in _lines(judged, measured, len(loop.splits.train), reference or {}):
+        console.say(line)
+    console.say(f"run folder  {folder}\ncurves      {picture}\nreport      {folder / 'report.html'}")
+    summary: dict[str, Any] = {
+        "best_step": progress.best_step,
+        "monitor": loop.monitor,
+        "best": progress.best,
+        "figures": _flat({name: figures[name] for name in sorted(figures, key=lambda n: n == "train")}),
+    }
+    if judged is not None:
+        about = {"gap": judged.gap, "verdict": judged.verdict, "rule": judged.rule}
+        summary["diagnosis"] = {**figures, **about, **({} if measured is None else {"samples": measured})}
+    return summary | ({} if reference is None else {"reference": reference})
+
+
+def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Following) -> None:
+    """Write the page of a run that has ended."""
+    try:
+        following.dispatch.send("figure", "report", write_report(folder, plan, summary))
+    except OSError as error:
+        following.console.warn(f"report.html was not written: {error.strerror or error}")
+
+
+def _take_best(loop: Loop, console: Console, best: Path) -> None:
+    """Put the best weights of the run into its model."""
+    try:
+        checkpoint.verify(best, checkpoint.read_manifest(best))
+    except PegboardError as error:  # it may be older than the checkpoint that a run was resumed from
+        console.warn(f"{error}; the last weights are measured instead")
+        loop.progress.best, loop.progress.best_step = None, loop.progress.step
+    else:
+        weights = checkpoint.read_weights(best / checkpoint.WEIGHTS)
+        checkpoint.fit_weights(loop.assembly.model, weights, True, str(best))
+
+
+def _held_out(loop: Loop, rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The figures of each held-out split; those of the best weights on val are known from their row."""
+    splits = [name for name in ("val", "test") if getattr(loop.splits, name) is not None]
+    names, progress = ["loss", *loop.metrics], loop.progress
+    for row in reversed(rows if progress.best is not None and "val" in splits else ()):
+        if row["step"] == progress.best_step and all(f"val/{name}" in row for name in names):
+            known = {"val": {name: float(row[f"val/{name}"]) for name in names}}
+            return known | {name: loop.evaluate(name) for name in splits if name != "val"}
+    return {name: loop.evaluate(name) for name in splits}
+
+
+def _judge(
+    loop: Loop, held_out: Mapping[str, Mapping[str, float]]
+) -> tuple[Diagnosis, dict[str, dict[str, float]], int | None]:
+    """The diagnosis, the figures of the training split, and of how many samples where not of all."""
+    objective, train = loop.assembly.objective, loop.splits.train
+    if loop.plan.spec.target is None or type(objective).loss is Objective.loss:
+        return Diagnosis(None, None, "there is no target to compare outputs with"), {}, None
+    order, answers = None, Answers(objective)
+    if hasattr(train, "begin") and len(train) > MOST:  # it is read from disk
+        order = epoch_order(len(train), loop.settings.seed, 0, shuffle=True)[:MOST]
+    figures = {"train": measure(loop, "train", order=order, watch=answers)}
+    judged = diagnose({**figures, **held_out}, answers.constant())
+    return judged, figures, None if order is None else len(order)
+
+
+def measure(
+    loop: Loop,
+    split: str,
+    model: nn.Module | None = None,
+    order: Tensor | None = None,
+    watch: Answers | None = None,
+) -> dict[str, float]:
+    """Loss and metrics of a split, of another model where one is given."""
+    a = loop.assembly
+    return evaluate(
+        model or a.model, a.objective, loop.metrics, getattr(loop.splits, split), loop.eval_batch, a.device,
+        loop.precision, lambda: loop.halt, loop.settings.batches.workers, order, watch,
+    )  # fmt: skip
+
+
+def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, Any]:
+    """The optimum that the config names: what it is, its figures, and how far the model is from it."""
+    chosen = loop.settings.reference
+    assert chosen is not None
+    found: dict[str, Any] = {"name": chosen.entry.part.name}
+    try:
+        context = Context(
+            spec=loop.plan.spec, outputs=loop.plan.outputs, seed=loop.settings.seed, key=chosen.key
+        )
+        reference: Reference = build(chosen, context)
+        found["formula"] = reference.formula
+        model = copy.deepcopy(loop.assembly.model).cpu().eval()
+        train = loop.splits.train.to("cpu").gather(torch.arange(len(loop.splits.train)))
+        best = reference.solve(model, train)
+        found |= reference.gap(model, best, train)
+        best = best.to(loop.assembly.device)
+        found["figures"] = _flat({split: measure(loop, split, best) for split in splits})
+    except Halted:
+        raise
+    except Exception as error:  # the run itself is whole, and says so
+        found["error"] = f"{type(error).__name__}: {error}".split("\n")[0]
+        console.warn(f"reference {found['name']} failed, and is left out: {found['error']}")
+    return found
+
+
+def _flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{split}/{name}": value for split, found in figures.items() for name, value in found.items()}
+
+
+def _show(
+    loop: Loop, console: Console, figures: Mapping[str, Mapping[str, float]], reference: Mapping[str, Any]
+) -> None:
+    """The table of all figures, below them those of the optimum."""
+    progress = loop.progress
+    title = f"best checkpoint, step {progress.best_step} of {progress.step}, by {loop.monitor}"
+    if progress.best is None:
+        title = f"last checkpoint, step {progress.step}"
+    names, best = ["loss", *loop.metrics], reference.get("figures", {})
+    rows = [[split, *(found[name] for name in names)] for split, found in figures.items()]
+    if best:
+        rows += [[f"{split}, optimum", *(best[f"{split}/{name}"] for name in names)] for split in figures]
+    console.table(title, ["split", *names], rows)
+
+
+def _lines(
+    judged: Diagnosis | None, measured: int | None, size: int, reference: Mapping[str, Any]
+) -> Iterator[str]:
+    """What a person wants to know besides the figures."""
+    if judged is not None:
+        if judged.gap is not None:
+            yield f"gap         {number(judged.gap)} of loss between held-out and training samples"
+        yield f"verdict     {judged}"
+    if measured is not None:
+        yield f"measured    {measured:,} of the {size:,} training samples, drawn by the seed"
+    if "gap" in reference:
+        share = f" ({reference['relative']:.2g} of it)" if "relative" in reference else ""
+        yield (
+            f"reference   {reference['name']}: objective {number(reference['objective'])}, optimum "
+            f"{number(reference['optimum'])}, gap {number(reference['gap'])}{share}"
+        )
+
+
+def _tables(loop: Loop, split: str) -> dict[str, Table]:
+    """What sums up an evaluation: the objective's tables, and some predictions."""
+    assembly = loop.assembly
+    source = getattr(loop.splits, split)
+    workers = loop.settings.batches.workers
+    output, target, weight = collect(
+        assembly.model, source, loop.eval_batch, assembly.device, loop.precision, workers
+    )
+    if target is None:
+        return {}
+    predicted = assembly.objective.predict(output[:SAMPLES])
+    names = getattr(loop.plan.spec.target, "names", ())
+    columns = ["sample", "target", *predicted]
+    rows = [
+        [
+            i,
+            readable(target[i], names),
+            *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items()),
+        ]
+        for i in range(min(SAMPLES, len(target)))
+    ]
+    if weight is not None:
+        output, target = output[weight != 0], target[weight != 0]
+    return {**assembly.objective.tables(output, target), "predictions": Table(columns, rows)}
+
+
+def readable(value: Tensor, names: Sequence[str] = ()) -> Any:
+    """One cell: a number, the name of a class, or a list."""
+    plain = value.tolist()
+    if isinstance(plain, list):
+        return plain[0] if len(plain) == 1 else plain
+    return names[plain] if names and isinstance(plain, int) and 0 <= plain < len(names) else plain

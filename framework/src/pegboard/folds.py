@@ -1,0 +1,198 @@
+"""Cross-validation: a run for each fold, in one folder, and what their figures come to together."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .config.check import check
+from .config.nodes import Origin, Settings
+from .contracts import RunInfo
+from .data import say_fold
+from .engine.loop import Interrupted
+from .engine.precision import choose_device
+from .loading import read_saved
+from .parts import Context
+from .planning import build
+from .recorded import fold_count, fold_folder, read_object, write_report
+from .report.console import Console
+from .report.trackers import Dispatch
+from .run import claimed, write_json
+from .specs import DataSpec
+from .training import begin_run, identity, make_parent, refuse_links, resume_run, run_plan
+
+LEVEL = 0.95  # of the interval in which the mean lies
+DONE = ("finished", "stopped")
+
+
+def train(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
+    """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
+    if settings.trainer.folds is None or settings.trainer.fold is not None:
+        return run_plan(settings, root, console, profile)
+    folder = make_parent(settings, root)
+    with claimed(folder) as text:
+        _carry_out(settings, folder, console, text, profile=profile)
+    return folder
+
+
+def resume(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> None:
+    """Go on with a run, or with the folds of a cross-validation that are not finished."""
+    if not fold_count(folder):
+        resume_run(folder, console, local)
+        return
+    refuse_links(folder)
+    settings = check(read_saved(folder / "config.yaml", local))
+    with claimed(folder) as text:
+        _carry_out(settings, folder, console, text, local)
+
+
+def _carry_out(
+    settings: Settings,
+    folder: Path,
+    console: Console,
+    text: str,
+    local: Sequence[str | Path] = (),
+    profile: bool = False,
+) -> None:
+    """Every fold that is not finished yet, one after the other; then their means."""
+    count = settings.trainer.folds
+    assert count is not None
+    before = read_object(folder / "summary.json") or {}
+    if before.get("status") in DONE:
+        console.say(f"all {count} folds are finished")
+        _show(before, folder, console)
+        return
+    own = getattr(settings.data.entry.part, "folds", False)
+    ended: dict[str, Any] = {"status": "failed"}
+    named = [word for path in settings.plugins.local for word in ("--local", path)]
+    go_on = shlex.join(["pegboard", "resume", str(folder), *named])
+    at = 0
+    try:
+        for at in range(count):
+            place = fold_folder(folder, at)
+            if (read_object(place / "summary.json") or {}).get("status") in DONE:
+                continue
+            console.say(say_fold((at, count), own))
+            late = _fold(settings, place, at, console, local, profile and at == 0)
+            if late and at + 1 < count:
+                raise Interrupted("", late)
+        ended = summarize(folder, count)
+    except Interrupted as error:
+        ended["status"] = "interrupted"
+        raise Interrupted(
+            f"stopped by a signal in fold {at} of {count}, saved; go on with: {go_on}", error.signal
+        ) from None
+    except KeyboardInterrupt:
+        ended["status"] = "interrupted"
+        raise
+    except Exception as error:
+        ended["why"] = f"fold {at}: {type(error).__name__}: {error}".split("\n")[0]
+        console.warn(f"fold {at} of {count} failed; once that is mended, all go on with: {go_on}")
+        raise
+    finally:
+        write_json(folder / "summary.json", ended)
+    page = write_report(folder, text, ended)
+    _show(ended, folder, console)
+    console.say(f"report      {page}")
+    _tell_trackers(settings, folder, console, text, ended)
+
+
+def _fold(
+    settings: Settings, place: Path, number: int, console: Console, local: Sequence[str | Path], profile: bool
+) -> int:
+    """Carry one fold out, or go on with it; returns the signal that came too late to interrupt it, or 0."""
+    if (place / "config.yaml").is_file():
+        return resume_run(place, console, local)
+    trainer = {**settings.plain["trainer"], "fold": number}
+    one = replace(
+        settings,
+        trainer=replace(settings.trainer, fold=number),
+        plain={**settings.plain, "trainer": trainer},
+        origins={**settings.origins, "trainer.fold": Origin(file=str(place.parent / "config.yaml"))},
+    )
+    return begin_run(one, choose_device(settings.trainer.device), place, console, profile, latest=False)
+
+
+def summarize(folder: Path, count: int) -> dict[str, Any]:
+    """The summary of all folds: of every figure that they share, the values, the mean and its interval."""
+    found = [read_object(fold_folder(folder, number) / "summary.json") or {} for number in range(count)]
+    figures = [one["figures"] for one in found]
+    names = [name for name in figures[0] if all(name in others for others in figures)]
+    statistics = {name: describe([float(one[name]) for one in figures]) for name in names}
+    return {
+        "status": "finished",
+        "folds": count,
+        "seconds": round(sum(float(one.get("seconds", 0.0)) for one in found), 3),
+        "figures": {name: of["mean"] for name, of in statistics.items()},
+        "statistics": statistics,
+    }
+
+
+def describe(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, standard deviation and the interval of the mean of figures that differ by chance alone."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    half = quantile(LEVEL, count - 1) * deviation / math.sqrt(count)
+    return {"values": list(values), "mean": mean, "std": deviation, "interval": [mean - half, mean + half]}
+
+
+def quantile(level: float, freedom: int) -> float:
+    """The t between whose negative and itself Student's distribution has this share of its mass."""
+    low, high = 0.0, math.pi / 2
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if _mass(middle, freedom) < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _mass(angle: float, freedom: int) -> float:
+    """The mass between -t and t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = cosine if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for n in range(2 + odd, freedom - 1, 2):
+        term *= cosine**2 * (n - 1) / n
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
+    rows = [
+        [name, of["mean"], of["std"], *of["interval"]] for name, of in summary.get("statistics", {}).items()
+    ]
+    title = f"{summary['folds']} folds: mean, standard deviation, and the 95 % interval of the mean"
+    console.table(title, ["figure", "mean", "std", "from", "to"], rows)
+    console.say(f"run folder  {folder}")
+
+
+def _tell_trackers(
+    settings: Settings, folder: Path, console: Console, text: str, summary: Mapping[str, Any]
+) -> None:
+    """A run without rows for the means, beside the folds in their group."""
+    spec, device = settings.spec or DataSpec(), choose_device(settings.trainer.device)
+    trackers = {
+        key: build(chosen, Context(spec=spec, device=device, key=key, folder=folder))
+        for key, chosen in settings.trackers.items()
+    }
+    dispatch = Dispatch(trackers, console.warn)
+    name = identity(folder)["id"]
+    info = RunInfo(
+        folder=folder,
+        name=settings.name,
+        id=name,
+        config=settings.plain,
+        plan=text,
+        environment=json.loads((folder / "environment.json").read_text("utf-8")),
+        warn=console.warn,
+        group=name,
+    )
+    dispatch.send("start", info)
+    dispatch.send("figure", "report", folder / "report.html")
+    dispatch.send("finish", summary["status"], summary)
+    dispatch.close()

@@ -1,0 +1,142 @@
+"""The page of a run: one file that says what came of it, whatever the run folder holds."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import fitted_parts as fitted
+import pegboard
+import pytest
+from pegboard.cli import main
+from pegboard.recorded import write_report
+
+FITTED = str(fitted.__file__)
+
+
+class Page(HTMLParser):
+    """The tags, the text and the addresses of a page; a tag that is not closed is noted."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [str(value) for name, value in attrs if name in ("src", "href")]
+        self.open += [tag] if tag not in self.VOID else []
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(path: Path) -> Page:
+    page = Page(path.read_text("utf-8"))
+    assert not page.open and "script" not in page.tags
+    assert all(address.startswith("data:image/png;base64,") for address in page.addresses)
+    return page
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> pegboard.Run:
+    config = {
+        "name": "waves",
+        "data": {"name": "wave", "batch_size": 30},
+        "model": {"name": "line"},
+        "optimizer": {"name": "plain", "lr": 0.5},
+        "objective": {"name": "squares"},
+        "reference": "exact",
+        "trainer": {"epochs": 2, "device": "cpu", "threads": 1},
+        "plugins": {"local": [str(Path(__file__).with_name("toy.py")), FITTED]},
+    }
+    return pegboard.train(config, root=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def test_a_run_ends_with_a_page_that_needs_nothing_else(run: pegboard.Run) -> None:
+    page = read(run.folder / "report.html")
+    assert len(page.addresses) == 1  # the curves, in the page itself
+    assert run.diagnosis["verdict"] in page.text and run.diagnosis["rule"] in page.text
+    for figure in (run.figures["test/loss"], run.reference["optimum"], run.reference["figures"]["test/loss"]):
+        assert f"{figure:.4g}" in page.text
+    for text in ("finished", "test, optimum", "mean |f(x) - y|^2", "Predictions", "name: waves", "torch"):
+        assert text in page.text
+    assert (run.folder / "plan.txt").read_text() in page.text
+    assert f"pegboard eval {run.folder}" in page.text and f"--local {FITTED}" in page.text
+    assert page.text.index("fine") < page.text.index("Figures")  # the verdict comes first
+    style = (run.folder / "report.html").read_text()
+    assert "prefers-color-scheme: dark" in style and 'name="viewport"' in style
+
+
+def test_the_command_writes_the_same_page_from_the_folder(
+    run: pegboard.Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = run.folder / "report.html"
+    before = page.read_bytes()
+    page.unlink()
+    assert main(["report", str(run.folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(page) and page.read_bytes() == before
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", str(run.folder), "--open"]) == 0
+    assert opened == [page.resolve().as_uri()]
+
+
+def test_what_a_folder_holds_is_shown_and_never_executed(run: pegboard.Run, tmp_path: Path) -> None:
+    evil = "<script>alert('x')</script>\"'&"
+    folder = tmp_path / "run"
+    (folder / "figures").mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"name: {json.dumps(evil)}\n")
+    (folder / "plan.txt").write_text(evil)
+    (folder / "tables.json").write_text(json.dumps({evil: {"columns": [evil], "rows": [[evil]]}}))
+    figures = {f"{evil}/loss": evil, "val/loss": [evil], "test/loss": {evil: evil}}
+    judged = {"verdict": evil, "rule": evil, "gap": evil}
+    reference = {"name": evil, "formula": evil, "error": evil, "gap": evil, "figures": {evil: evil}}
+    summary: dict[str, Any] = {"status": evil, "why": evil, "figures": figures, "diagnosis": judged}
+    (folder / "summary.json").write_text(json.dumps({**summary, "reference": reference}))
+    page = read(write_report(folder))
+    assert page.text.count("alert") > 8
+    for wrong in (
+        {"figures": 3, "diagnosis": [1], "reference": "x", "steps": "y"},
+        {"diagnosis": {"rule": 3}},
+    ):
+        (folder / "summary.json").write_text(json.dumps(wrong))
+        (folder / "tables.json").write_text(
+            '{"a": 3, "b": {"columns": 1}, "c": {"columns": [], "rows": [1]}}'
+        )
+        read(write_report(folder))
+    (folder / "summary.json").unlink()
+    assert "unfinished" in read(write_report(folder)).text
+
+
+def test_a_large_table_is_cut(run: pegboard.Run, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("name: large\n")
+    table = {"columns": [f"c{i}" for i in range(300)], "rows": [list(range(300))] * 500}
+    (tmp_path / "tables.json").write_text(json.dumps({"confusion": table}))
+    text = write_report(tmp_path).read_text()
+    assert "500 rows of 300 columns, cut here" in text and len(re.findall("<tr>", text)) < 250
+
+
+def test_the_command_needs_no_torch_and_names_a_folder_that_is_no_run(
+    run: pegboard.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = f"import sys; from pegboard.recorded import write_report; write_report({str(run.folder)!r})"
+    shown = subprocess.check_output(
+        [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"], text=True
+    )
+    assert shown.strip() == "False"
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is not a run folder" in capsys.readouterr().err

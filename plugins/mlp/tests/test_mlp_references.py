@@ -1,0 +1,409 @@
+"""Closed forms beside runs: least squares, ridge, lasso, logistic and softmax regression."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pegboard
+import points
+import pytest
+import torch
+from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference, Vector
+from pegboard.config.report import ConfigError
+from pegboard_mlp import reference_configs as configs
+from pegboard_mlp.bases import Polynomial
+from pegboard_mlp.logistic import LogisticReference
+from pegboard_mlp.modules import LinearModel, Mlp
+from pegboard_mlp.squares import LassoReference, LeastSquaresReference, RidgeReference, soft_threshold
+from sklearn import linear_model
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from torch import Tensor, nn
+
+DIABETES = tuple(torch.tensor(part) for part in load_diabetes(return_X_y=True))
+
+
+def made(kind: Any, config: Any, spec: DataSpec | None = None) -> Any:
+    return kind(config, Context(spec=spec or DataSpec()))
+
+
+def linear(inputs: int, outputs: int = 1, bias: bool = True) -> LinearModel:
+    return LinearModel(inputs, outputs, bias=bias).double()
+
+
+def solved(reference: Reference, x: Tensor, y: Tensor, outputs: int = 1, **more: Any) -> nn.Linear:
+    """The head of the optimum of a linear model."""
+    bias = more.pop("bias", True)
+    best: Any = reference.solve(linear(x.shape[1], outputs, bias), Batch((x,), y, **more))
+    head: nn.Linear = best.head.requires_grad_(False)
+    return head
+
+
+def trained(folder: Path, **nodes: Any) -> tuple[pegboard.Run, Any]:
+    trainer = {"device": "cpu", "diagnose": False, **nodes["trainer"]}
+    done = pegboard.train(nodes | {"trainer": trainer}, root=folder, quiet=True)
+    return done, pegboard.load(done, which="last")
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+OLS = made(LeastSquaresReference, configs.LeastSquares())
+DESCENT = {"name": "gd", "lr": 0.2, "tolerance": 1e-6}
+
+
+@pytest.mark.catalogue("T042")
+def test_a_run_on_three_points_ends_at_the_least_squares_fit(tmp_path: Path) -> None:
+    x, y = torch.tensor([[-2.0], [0], [1]]), torch.tensor([[1.0], [2], [-1]])
+    config = points.given(x, values=y, model="linear", optimizer=DESCENT, reference="least_squares")
+    done, model = trained(tmp_path, **config | {"trainer": {"epochs": 200, "eval_every": 200}})
+    assert model.head.weight.item() == pytest.approx(-0.5, abs=1e-6)
+    assert model.head.bias.item() == pytest.approx(0.5, abs=1e-6)
+    assert done.reference["optimum"] * 3 == pytest.approx(3.5, abs=1e-12)
+    assert 0 <= done.reference["gap"] < 1e-9
+    assert done.reference["figures"]["test/loss"] == pytest.approx(3.5 / 3, abs=1e-6)
+
+
+@pytest.mark.catalogue("T043")
+def test_four_points_of_a_plane_are_met_exactly(tmp_path: Path) -> None:
+    x = torch.tensor([[-2.0, 1], [0, -1], [1, 2], [3, 0]])
+    y = torch.tensor([[1.0], [2], [-1], [0]])
+    config = points.given(x, values=y, model="linear", optimizer=DESCENT, reference="least_squares")
+    done, model = trained(tmp_path, **config | {"trainer": {"epochs": 500, "eval_every": 500}})
+    head = solved(OLS, x.double(), y.double())
+    for found in (head, model.head):
+        expected = torch.tensor([[-0.375, -0.875]]).to(found.weight)
+        torch.testing.assert_close(found.weight.data, expected, rtol=0, atol=1e-6)
+        assert found.bias.item() == pytest.approx(1.125, abs=1e-6)
+    rest = x.double() @ head.weight.T + head.bias - y
+    assert rest.square().sum() < 1e-10
+    assert done.reference["optimum"] < 1e-12 and done.reference["objective"] < 1e-10
+
+
+@pytest.mark.catalogue("T031", "S3-020", "S3-027", "S3-028")
+def test_gradient_descent_reaches_the_closed_form_of_a_line(tmp_path: Path) -> None:
+    x = random(50, 1)
+    y = 3 * x - 2 + 0.1 * random(50, 1, seed=1)
+    n, sx, sy = 50, x.sum(), y.sum()
+    a = (n * (x * y).sum() - sx * sy) / (n * (x * x).sum() - sx**2)
+    b = (sy - a * sx) / n
+    head = solved(OLS, x, y)
+    assert head.weight.item() == pytest.approx(a.item(), abs=1e-12)
+    assert head.bias.item() == pytest.approx(b.item(), abs=1e-12)
+    design = torch.cat([x, torch.ones(50, 1)], 1)
+    independent = numpy.linalg.lstsq(design.numpy(), y[:, 0].numpy(), rcond=None)[0]
+    torch.testing.assert_close(torch.stack([a, b]), torch.tensor(independent), rtol=0, atol=1e-12)
+    rest = y - head(x)
+    assert (design.T @ rest).abs().max() < 1e-10  # orthogonal to x and to 1
+    config = points.given(x, values=y, model="linear", optimizer=DESCENT, reference="least_squares")
+    done, model = trained(tmp_path, **config | {"trainer": {"epochs": 300, "eval_every": 300}})
+    assert "gradient norm" in done.summary["why"]
+    assert model.head.weight.item() == pytest.approx(a.item(), abs=1e-6)
+    assert model.head.bias.item() == pytest.approx(b.item(), abs=1e-6)
+
+
+@pytest.mark.catalogue("S3-027")
+def test_the_gradient_of_the_sum_of_squares_is_the_printed_one() -> None:
+    x, y, theta = (
+        random(20),
+        random(20, seed=1),
+        torch.tensor([0.3, -1.2], dtype=torch.float64, requires_grad=True),
+    )
+    a, b = theta
+    (a * x + b - y).square().sum().backward()
+    printed = torch.stack([(2 * a * x**2 - 2 * x * y + 2 * b * x).sum(), (2 * b - 2 * y + 2 * a * x).sum()])
+    torch.testing.assert_close(theta.grad, printed.detach(), rtol=0, atol=1e-10)
+
+
+@pytest.mark.catalogue("S4-020")
+def test_least_squares_without_a_bias_is_the_normal_equations_and_of_least_norm_where_they_have_many(
+    tmp_path: Path,
+) -> None:
+    x, w = random(50, 3), torch.tensor([[1.0], [-2.0], [0.5]], dtype=torch.float64)
+    y = x @ w + 0.1 * random(50, 1, seed=1)
+    head = solved(OLS, x, y, bias=False)
+    columns = x.T  # patterns as columns
+    closed = torch.linalg.inv(columns @ columns.T) @ columns @ y
+    torch.testing.assert_close(head.weight.T, closed, rtol=0, atol=1e-9)
+    assert (columns @ (x @ head.weight.T - y)).norm() < 1e-9
+    twice = torch.cat([x, x[:, :1]], 1)  # of rank 3
+    least = solved(OLS, twice, y, bias=False)
+    torch.testing.assert_close(least.weight.T, torch.linalg.pinv(twice) @ y, rtol=0, atol=1e-9)
+    assert least.weight[0, 0].item() == pytest.approx(least.weight[0, 3].item(), abs=1e-9)
+    config = points.given(
+        x, values=y, model={"name": "linear", "bias": False}, reference="least_squares",
+        optimizer={"name": "sgd", "lr": 0.05, "schedule": {"name": "linear"}},
+        trainer={"epochs": 50, "eval_every": 50},
+    )  # fmt: skip
+    config["data"] |= {"batch_size": 10}
+    done, model = trained(tmp_path, **config)
+    assert (model.head.weight - head.weight).norm() < 1e-3 * head.weight.norm()
+    assert done.reference["gap"] < 1e-6
+
+
+@pytest.mark.catalogue("S3-029")
+def test_outputs_of_least_squares_do_not_meet() -> None:
+    x, y = random(40, 4), random(40, 3, seed=1)
+    head = solved(OLS, x, y, 3)
+    for k in range(3):
+        alone = solved(OLS, x, y[:, k : k + 1])
+        torch.testing.assert_close(alone.weight, head.weight[k : k + 1], rtol=0, atol=1e-12)
+        torch.testing.assert_close(alone.bias, head.bias[k : k + 1], rtol=0, atol=1e-12)
+    model = linear(4, 3)
+    theta = torch.cat([model.head.weight.T, model.head.bias.unsqueeze(0)])
+    design = torch.cat([x, torch.ones(40, 1)], 1)
+    traces = (
+        (y.T @ y).trace() - 2 * (y.T @ design @ theta).trace() + (theta.T @ design.T @ design @ theta).trace()
+    )
+    whole = (
+        made(LeastSquaresReference, configs.LeastSquares(features="sum")).value(model, Batch((x,), y)) * 40
+    )
+    assert whole == pytest.approx(traces.item(), abs=1e-9)
+
+
+@pytest.mark.catalogue("T044")
+def test_more_numbers_than_samples_fit_exactly_and_noise_moves_them_by_the_least_singular_value() -> None:
+    x, y, noise = random(10, 20), random(10, 1, seed=1), 1e-3
+    moved = y.clone()
+    moved[0] += noise
+
+    def change(x: Tensor) -> tuple[float, float, float]:
+        first, second = (solved(OLS, x, target, bias=False).weight for target in (y, moved))
+        rest, least = (x @ first.T - y).square().sum(), torch.linalg.svdvals(x)[-1]
+        return float(rest), float((second - first).norm()), float(least)
+
+    left, by, least = change(x)
+    assert left < 1e-10 and 0 < by <= noise / least * (1 + 1e-9)
+    close = x.clone()
+    close[0] = close[1] + 1e-3 * random(20, seed=2)  # nearly the same sample twice
+    left, by, least = change(close)
+    assert left < 1e-10 and 100 * noise < by <= noise / least * (1 + 1e-9)
+
+
+def test_ridge_and_lasso_agree_with_scikit_learn() -> None:
+    x, y = DIABETES[0], DIABETES[1].unsqueeze(-1)
+    for value in (0.01, 1.0):
+        head = solved(made(RidgeReference, configs.Ridge(value=value)), x, y)
+        other = linear_model.Ridge(alpha=value * len(x) / 2).fit(x, y[:, 0])
+        torch.testing.assert_close(head.weight[0].detach(), torch.tensor(other.coef_), rtol=1e-9, atol=1e-9)
+        assert head.bias.item() == pytest.approx(other.intercept_)
+        head = solved(made(LassoReference, configs.Lasso(value=value)), x, y)
+        other = linear_model.Lasso(alpha=value / 2, tol=1e-12, max_iter=100_000).fit(x, y[:, 0])
+        torch.testing.assert_close(head.weight[0].detach(), torch.tensor(other.coef_), rtol=1e-7, atol=1e-6)
+        assert torch.equal(head.weight[0] == 0, torch.tensor(other.coef_ == 0))
+
+
+def test_lasso_of_more_features_than_samples_meets_its_conditions_to_the_last_digits() -> None:
+    x, value = random(30, 60), 0.02
+    y = x[:, :3].sum(1, keepdim=True) + 0.1 * random(30, 2, seed=1)
+    head = solved(made(LassoReference, configs.Lasso(value=value)), x, y, 2)
+    slope = 2 * x.T @ (head(x) - y) / (30 * 2)  # of the mean over samples and outputs
+    on = head.weight.T != 0
+    assert 0 < on.sum() < 60
+    torch.testing.assert_close(slope[on], -value * head.weight.T[on].sign(), rtol=0, atol=1e-12)
+    assert slope.abs().max() <= value + 1e-12
+    assert (head(x) - y).sum(0).abs().max() < 1e-10  # the bias costs nothing
+
+
+def test_lasso_of_an_orthonormal_design_is_a_soft_threshold_of_least_squares() -> None:
+    x = torch.linalg.qr(random(40, 5))[0] * 40**0.5  # x^T x / 40 = 1
+    y, value = random(40, 1, seed=1), 0.2
+    plain = solved(OLS, x, y, bias=False).weight
+    head = solved(made(LassoReference, configs.Lasso(value=value)), x, y, bias=False)
+    torch.testing.assert_close(head.weight, soft_threshold(plain, value / 2), rtol=0, atol=1e-12)
+    assert (head.weight == 0).any() and (head.weight != 0).any()
+
+
+def test_a_run_with_weight_decay_ends_at_the_ridge_of_the_same_value(tmp_path: Path) -> None:
+    x, y = random(30, 2), random(30, 1, seed=1)
+    config = points.given(
+        x, values=y, model="linear", reference={"name": "ridge", "value": 0.5},
+        regularizers={"weight_decay": {"value": 0.5, "mode": "l2"}},
+    )  # fmt: skip
+    done, model = trained(tmp_path, **config)
+    assert 0 <= done.reference["gap"] < 1e-9 and "0.5/2 ||w||^2" in done.reference["formula"]
+    exact = solved(made(RidgeReference, configs.Ridge(value=0.5)), x, y)
+    torch.testing.assert_close(model.head.weight.double(), exact.weight, rtol=0, atol=1e-5)
+    free = solved(OLS, x, y)
+    assert exact.weight.norm() < 0.9 * free.weight.norm()
+    whole = solved(made(RidgeReference, configs.Ridge(value=0.5, bias=True)), x + 1, y + 5)
+    assert whole.bias.abs() < 0.9 * solved(OLS, x + 1, y + 5).bias.abs()
+
+
+def test_samples_count_as_their_weights_say_and_not_at_all_at_zero() -> None:
+    x, y = random(20, 2), random(20, 1, seed=1)
+    weight = torch.tensor([1.0, 2.0, 3.0, 0.0] * 5)
+    y[weight == 0] = torch.nan
+    again = torch.repeat_interleave(torch.arange(20), weight.long())
+    for reference in (
+        OLS,
+        made(RidgeReference, configs.Ridge(value=0.3)),
+        made(LassoReference, configs.Lasso(value=0.1)),
+    ):
+        head, other = solved(reference, x, y, weight=weight), solved(reference, x[again], y[again])
+        torch.testing.assert_close(head.weight, other.weight, rtol=0, atol=1e-12)
+        model = linear(2)
+        one, two = (
+            reference.value(model, Batch((x,), y, weight)),
+            reference.value(model, Batch((x[again],), y[again])),
+        )
+        assert one == pytest.approx(two, abs=1e-12)
+
+
+def test_a_reference_leaves_the_model_as_it_is_and_solves_any_that_is_linear_in_its_parameters() -> None:
+    x = torch.linspace(-1, 1, 12, dtype=torch.float64).unsqueeze(-1)
+    model = Polynomial(1, 3, 1).double()
+    before = [p.clone() for p in model.parameters()]
+    best: Any = OLS.solve(model, Batch((x,), 2 * x**3 - x + 4))
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    torch.testing.assert_close(
+        best.head.weight.data, torch.tensor([[-1.0, 0, 2]]).double(), rtol=0, atol=1e-12
+    )
+    assert best.head.bias.item() == pytest.approx(4)
+
+
+def test_logistic_and_softmax_regression_agree_with_scikit_learn() -> None:
+    x, y = (torch.tensor(part) for part in load_breast_cancer(return_X_y=True))
+    x, value = (x - x.mean(0)) / x.std(0), 0.01
+    head = solved(made(LogisticReference, configs.Logistic(value)), x, y)
+    other = linear_model.LogisticRegression(C=1 / (value * len(x)), tol=1e-12, solver="newton-cholesky").fit(
+        x, y
+    )
+    torch.testing.assert_close(head.weight.detach(), torch.tensor(other.coef_), rtol=0, atol=1e-9)
+    x, y = (torch.tensor(part) for part in load_iris(return_X_y=True))
+    reference = made(LogisticReference, configs.Logistic(value))
+    head = solved(reference, x, y, 3)
+    other = linear_model.LogisticRegression(C=1 / (value * len(x)), tol=1e-10, max_iter=10_000).fit(x, y)
+    torch.testing.assert_close(head.weight.detach(), torch.tensor(other.coef_), rtol=0, atol=1e-4)
+    model = linear(4, 3)
+    model.head.load_state_dict(head.state_dict())
+    loss = nn.functional.cross_entropy(model(x), y) + value / 2 * model.head.weight.square().sum()
+    loss.backward()
+    assert sum(p.grad.square().sum() for p in model.parameters()) ** 0.5 < 1e-9  # type: ignore[misc, union-attr]
+    assert reference.value(model, Batch((x,), y)) == pytest.approx(loss.item(), abs=1e-12)
+
+
+def test_labels_are_as_many_logistic_regressions() -> None:
+    x, value = random(60, 3), 0.1
+    y = (x[:, :2] + random(60, 2, seed=1) > 0).float()
+    spec = DataSpec((Vector(3),), Labels(2))
+    head = solved(made(LogisticReference, configs.Logistic(value), spec), x, y, 2)
+    for k in range(2):  # the loss of a sample is the mean over labels, so that each has half of it
+        alone = solved(made(LogisticReference, configs.Logistic(2 * value)), x, y[:, k].long())
+        torch.testing.assert_close(head.weight[k : k + 1], alone.weight, rtol=0, atol=1e-9)
+
+
+def test_products_with_the_hessian_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = random(50, 4)
+    y = (x[:, 0] + random(50, seed=1)).sign().clamp(min=0).long() + (x[:, 1] > 1).long()
+    reference = made(LogisticReference, configs.Logistic(0.01))
+    dense = solved(reference, x, y, 3)
+    monkeypatch.setattr("pegboard_mlp.logistic.DENSE", 0)
+    torch.testing.assert_close(solved(reference, x, y, 3).weight, dense.weight, rtol=0, atol=1e-8)
+
+
+@pytest.mark.catalogue("S3-045")
+def test_gradient_descent_reaches_one_optimum_of_logistic_regression_from_anywhere(tmp_path: Path) -> None:
+    x = random(80, 2)
+    y = (x @ torch.tensor([2.0, -1.0]).double() + 0.5 + 2 * random(80, seed=1) > 0).long()
+    head = solved(made(LogisticReference, configs.Logistic()), x, y)
+    model = linear(2)
+    nn.functional.binary_cross_entropy_with_logits(model(x)[:, 0], y.double(), reduction="sum").backward()
+    off = (model(x)[:, 0].sigmoid() - y).detach()
+    torch.testing.assert_close(model.head.weight.grad, (off @ x).unsqueeze(0))
+    torch.testing.assert_close(model.head.bias.grad, off.sum().reshape(1))
+    config = points.given(
+        x, classes=y, model="linear", objective={"name": "binary_cross_entropy", "metrics": []},
+        reference="logistic", optimizer={"name": "gd", "lr": 4.0, "tolerance": 3e-7},
+    )  # fmt: skip
+    for seed in range(5):
+        done, found = trained(
+            tmp_path, **config | {"seed": seed, "trainer": {"epochs": 200, "eval_every": 200}}
+        )
+        torch.testing.assert_close(found.head.weight.double(), head.weight, rtol=0, atol=1e-5)
+        torch.testing.assert_close(found.head.bias.double(), head.bias, rtol=0, atol=1e-5)
+        assert -1e-12 < done.reference["gap"] < 1e-9
+
+
+@pytest.mark.catalogue("T036", "S3-045", "S4-023")
+def test_separable_classes_have_no_optimum_and_weights_grow_without_end(tmp_path: Path) -> None:
+    x = torch.cat([torch.linspace(-3, -1, 20), torch.linspace(0.5, 3, 20)]).unsqueeze(-1)
+    y = torch.arange(40) // 20
+    config = points.given(
+        x, classes=y, model={"name": "linear", "init": "zeros"}, optimizer={"name": "sgd", "lr": 4.0},
+        objective={"name": "binary_cross_entropy", "metrics": ["accuracy"]},
+    )  # fmt: skip
+    sizes = []
+    for epochs in (40, 320):
+        done, model = trained(tmp_path, **config | {"trainer": {"epochs": epochs, "eval_every": epochs}})
+        sizes.append(model.head.weight.item())
+        assert -1 < -model.head.bias.item() / sizes[-1] < 0.5
+    assert sizes[0] < sizes[1] - 1
+    assert done.figures["test/loss"] < 1e-2 and done.figures["test/accuracy"] == 1
+    with pytest.raises(PegboardError, match=r"no optimum\.\n.*value: 1e-3"):
+        made(LogisticReference, configs.Logistic()).solve(linear(1), Batch((x,), y))
+    with pytest.raises(PegboardError, match="no optimum"):  # the second class is apart from the others
+        made(LogisticReference, configs.Logistic()).solve(
+            linear(1, 3), Batch((x,), torch.where(x[:, 0] > 2, 2, y))
+        )
+    touching = torch.tensor([[-1.0], [0.0], [0.0], [1.0]])  # separated but for a point that both classes have
+    with pytest.raises(PegboardError, match="no optimum"):
+        made(LogisticReference, configs.Logistic()).solve(
+            linear(1), Batch((touching,), torch.tensor([0, 0, 1, 1]))
+        )
+    assert solved(made(LogisticReference, configs.Logistic(0.1)), x.double(), y).weight.item() > 0
+
+
+@pytest.mark.catalogue("S3-045", "S4-023")
+def test_logistic_regression_tells_blobs_apart_by_the_sign_of_its_output(tmp_path: Path) -> None:
+    config = {
+        "data": {"name": "blobs", "samples": 600, "classes": 2, "seed": 3, "batch_size": "all"},
+        "model": "linear", "objective": "binary_cross_entropy", "optimizer": {"name": "lbfgs"},
+        "reference": {"name": "logistic", "value": 1e-3},
+        "regularizers": {"weight_decay": {"value": 1e-3, "mode": "l2"}},
+    }  # fmt: skip
+    done, model = trained(tmp_path, **config, trainer={"epochs": 10})
+    assert done.figures["test/accuracy"] > 0.99
+    assert done.reference["figures"]["test/accuracy"] > 0.99
+    x, model = random(1000, 2), model.double()
+    with torch.no_grad():
+        chance = model(x).sigmoid()[:, 0]
+        assert ((chance > 0) & (chance < 1)).all()
+        assert torch.equal(chance > 0.5, (x @ model.head.weight[0] + model.head.bias) > 0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ({"model": "mlp"}, "least_squares needs a model that is linear in its parameters, and .* mlp"),
+        ({"objective": "hinge"}, "least_squares is the optimum of mse, and the objective is hinge"),
+        ({"reference": "logistic", "objective": "mse"}, "logistic is the optimum of cross_entropy or binary"),
+        ({"reference": "svm", "objective": "hinge", "data": {"name": "iris"}}, "svm tells two classes apart"),
+        ({"reference": "kmeans"}, "kmeans needs a model that is a set of points, and the model is linear"),
+        ({"reference": "margin"}, "margin"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_does_not_fit_is_a_mistake_in_the_config(nodes: dict[str, Any], said: str) -> None:
+    config = {
+        "data": {"name": "blobs", "classes": 2}, "model": "linear", "objective": "mse",
+        "optimizer": "sgd", "trainer": {"epochs": 1}, "reference": "least_squares",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=said) as error:
+        pegboard.plan(config | nodes)
+    assert "reference" in str(error.value)
+
+
+def test_a_model_that_is_more_than_its_head_is_refused_by_what_it_has() -> None:
+    batch = Batch((random(6, 2),), random(6, 1))
+    with pytest.raises(PegboardError, match="it also trains body.1.weight"):
+        OLS.solve(Mlp(2, [3], 1).double(), batch)
+    with pytest.raises(PegboardError, match="no linear layer `head`"):
+        OLS.solve(nn.Sequential(nn.Linear(2, 1)).double(), batch)
+    bent = linear(2)
+    bent.logits.add_module("bent", nn.Tanh())
+    with pytest.raises(PegboardError, match=r"its output is not head\(features\(x\)\)"):
+        OLS.solve(bent, batch)
+    best = OLS.solve(Mlp(2, [], 1).double(), batch)  # without hidden layers it is a linear model
+    assert OLS.value(best, batch) == pytest.approx(OLS.value(OLS.solve(linear(2), batch), batch), abs=1e-12)

@@ -1,0 +1,337 @@
+"""How much work derivatives are, in operations that are counted as they are carried out, never in time."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from counting import OPERATIONS, Counted, Counting, apply, dot, flops, multiplications, plain, product
+from pegboard.config.check import check
+from pegboard.planning import Plan, assemble, make_plan
+from torch import Tensor, nn
+
+F64 = torch.float64
+
+
+# The operations themselves.
+@pytest.mark.catalogue("T089")
+def test_each_of_six_operations_counts_one() -> None:
+    counting = Counting()
+    a, b = counting.number(3.0), counting.number(2.0)
+    results = {"add": a + b, "sub": a - b, "mul": a * b, "div": a / b, "exp": a.exp()}
+    assert {name: round(value.value, 6) for name, value in results.items()} == {
+        "add": 5.0,
+        "sub": 1.0,
+        "mul": 6.0,
+        "div": 1.5,
+        "exp": 20.085537,
+    }
+    assert (a < b) is False
+    assert counting.counts == dict.fromkeys(OPERATIONS, 1) and counting.total == 6
+
+
+@pytest.mark.catalogue("T090")
+@pytest.mark.parametrize(("k", "m", "n"), [(1, 10, 1), (10, 10, 10), (3, 7, 5), (6, 2, 4)])
+def test_products_of_vectors_and_matrices(k: int, m: int, n: int) -> None:
+    a, b = torch.randn(k, m, dtype=F64), torch.randn(m, n, dtype=F64)
+    counting = Counting()
+    found = product(counting.matrix(a), counting.matrix(b))
+    values = torch.tensor([[plain(value) for value in row] for row in found], dtype=F64)
+    assert torch.allclose(values, a @ b)
+    assert counting.total == k * n * (2 * m - 1) == {1: 19, 10: 1900}.get(k, counting.total)
+    assert multiplications(lambda: a @ b) == counting.counts["mul"] == k * m * n
+
+
+# Networks of one or two units in a layer, all by hand.
+class Chain:
+    """h <- leaky(a h + b) in every layer, the loss h^2; numbers count what is done with them."""
+
+    def __init__(self, counting: Counting, depth: int, *, bias: bool) -> None:
+        draw = random.Random(depth)
+        self.counting, self.bias, self.depth = counting, bias, depth
+        self.a = counting.vector([draw.uniform(0.9, 1.1) * draw.choice([1, -1]) for _ in range(depth)])
+        self.b = counting.vector([draw.uniform(-0.1, 0.1) for _ in range(depth)])
+
+    @property
+    def parameters(self) -> list[Counted]:
+        return [*self.a, *(self.b if self.bias else [])]
+
+    def leaky(self, z: Counted) -> tuple[Counted, float]:
+        slope = 0.5 if z < 0.0 else 1.0
+        return z * slope, slope
+
+    def forward(self) -> tuple[list[Counted], list[float]]:
+        h, slopes = [self.counting.number(0.8)], []
+        for a, b in zip(self.a, self.b, strict=True):
+            z = a * h[-1] + b if self.bias else a * h[-1]
+            value, slope = self.leaky(z)
+            h.append(value)
+            slopes.append(slope)
+        return h, slopes
+
+    def loss(self) -> Counted:
+        last = self.forward()[0][-1]
+        return last * last
+
+    def backpropagated(self) -> list[Counted]:
+        """The gradient by a and by b, each signal made of the one above it."""
+        h, slopes = self.forward()
+        by_a, by_b, upper = [], [], h[-1] * 2.0
+        for place in reversed(range(self.depth)):
+            signal = upper * slopes[place]
+            by_a.append(signal * h[place])
+            by_b.append(signal)
+            upper = signal * self.a[place]
+        return [*reversed(by_a), *(reversed(by_b) if self.bias else [])]
+
+    def differences(self, step: float) -> list[Counted]:
+        """The gradient by an evaluation for every parameter."""
+        start, found = self.loss(), []
+        for parameter in self.parameters:
+            kept = parameter.value
+            parameter.value = kept + step
+            found.append((self.loss() - start) / step)
+            parameter.value = kept
+        return found
+
+    def autograd(self) -> list[float]:
+        a, b = (
+            torch.tensor([plain(v) for v in vs], dtype=F64, requires_grad=True) for vs in (self.a, self.b)
+        )
+        h = torch.tensor(0.8, dtype=F64)
+        for place in range(self.depth):
+            h = nn.functional.leaky_relu(a[place] * h + (b[place] if self.bias else 0), 0.5)
+        return [float(v) for g in torch.autograd.grad(h**2, [a, b][: 1 + self.bias]) for v in g]
+
+
+def count(depth: int, run: Callable[[Chain], object], *, bias: bool) -> int:
+    counting = Counting()
+    run(Chain(counting, depth, bias=bias))
+    return counting.total
+
+
+@pytest.mark.catalogue("T095")
+def test_backpropagation_through_a_chain_is_linear_and_differences_are_quadratic() -> None:
+    chain = Chain(Counting(), 30, bias=False)
+    by_hand = [plain(v) for v in chain.backpropagated()]
+    assert by_hand == pytest.approx(chain.autograd(), abs=1e-10)
+    share = [count(n, Chain.backpropagated, bias=False) / n for n in (30, 60, 120)]
+    assert max(share) / min(share) < 1.1
+    differences = [count(n, lambda c: c.differences(1e-6), bias=False) for n in (30, 60, 120)]
+    assert [b / a for a, b in pairwise(differences)] == pytest.approx([4, 4], rel=0.05)
+
+
+@pytest.mark.catalogue("T106")
+def test_doubling_the_layers_doubles_backpropagation_and_quadruples_differences() -> None:
+    chain = Chain(Counting(), 30, bias=True)
+    by_hand = [plain(v) for v in chain.backpropagated()]
+    assert by_hand == pytest.approx(chain.autograd(), abs=1e-8)
+    scale = max(map(abs, by_hand))
+    assert [plain(v) for v in chain.differences(0.001)] == pytest.approx(by_hand, rel=0.01, abs=0.01 * scale)
+    work = {n: count(n, Chain.backpropagated, bias=True) for n in (30, 60, 120)}
+    tried = {n: count(n, lambda c: c.differences(0.001), bias=True) for n in (30, 60, 120)}
+    for n in (30, 60):
+        assert 1.9 < work[2 * n] / work[n] < 2.1 and 3.8 < tried[2 * n] / tried[n] < 4.2
+        assert tried[n] > n * work[n] / 2
+
+
+def two_wide(depth: int) -> tuple[list[Tensor], Tensor]:
+    generator = torch.Generator().manual_seed(depth)
+    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=F64)  # noqa: E731
+    return [draw(2, 2) for _ in range(depth)], draw(2)
+
+
+def backpropagate_two(matrices: list[Tensor], x: Tensor) -> tuple[list[Tensor], int]:
+    """The gradient of the sum of the outputs by every 2 x 2 matrix, layers h <- leaky(A h), and its work."""
+    counting = Counting()
+    layers, h = [counting.matrix(m) for m in matrices], [counting.vector(x)]
+    slopes = []
+    for layer in layers:
+        z = apply(layer, h[-1])
+        slopes.append([0.5 if value < 0.0 else 1.0 for value in z])
+        h.append([value * slope for value, slope in zip(z, slopes[-1], strict=True)])
+    upper, found = counting.vector([1.0, 1.0]), []
+    for place in reversed(range(len(layers))):
+        signal = [u * s for u, s in zip(upper, slopes[place], strict=True)]
+        found.append([[s * value for value in h[place]] for s in signal])
+        upper = [dot(signal, column) for column in zip(*layers[place], strict=True)]
+    grads = [torch.tensor([[plain(v) for v in row] for row in g], dtype=F64) for g in reversed(found)]
+    return grads, counting.total
+
+
+@pytest.mark.catalogue("T104")
+def test_two_units_in_a_layer_have_four_parameters_and_linear_work() -> None:
+    matrices, x = two_wide(10)
+    leaves = [m.requires_grad_() for m in matrices]
+    h = x
+    for matrix in leaves:
+        h = nn.functional.leaky_relu(matrix @ h, 0.5)
+    exact = torch.autograd.grad(h.sum(), leaves)
+    by_hand, _ = backpropagate_two([m.detach() for m in matrices], x)
+    assert sum(g.numel() for g in by_hand) == 4 * 10
+    for mine, theirs in zip(by_hand, exact, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-10, rtol=1e-10)
+    work = [backpropagate_two(*two_wide(depth))[1] for depth in (10, 20, 30, 40)]
+    assert len({b - a for a, b in pairwise(work)}) == 1  # the same for every ten layers more
+
+
+# Whole networks.
+def plan(hidden: list[int], features: int = 4, outputs: int = 3, **model: Any) -> Plan:
+    config = {
+        "data": {"name": "blobs", "features": features, "classes": outputs, "samples": 100, "batch_size": 16},
+        "model": {"name": "mlp", "hidden": hidden, **model},
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "trainer": {"device": "cpu"},
+    }
+    return make_plan(check(config), read=False)
+
+
+def explained(text: str, figure: str) -> int:
+    found = re.search(rf"^{figure} +([\d,]+)", text, re.M)
+    assert found is not None, text
+    return int(found[1].replace(",", ""))
+
+
+@pytest.mark.catalogue("T096")
+@pytest.mark.parametrize("sizes", [(4, 6, 3), (3, 5, 2), (7, 2, 9, 4, 5), (5, 1, 1, 2)])
+def test_parameters_of_a_network_as_explain_prints_them(sizes: tuple[int, ...]) -> None:
+    planned = plan(list(sizes[1:-1]), sizes[0], sizes[-1])
+    by_formula = sum(b * (a + 1) for a, b in pairwise(sizes))
+    assert by_formula == {(4, 6, 3): 51, (3, 5, 2): 32}.get(sizes, by_formula)
+    model = assemble(planned, "meta").model
+    assert sum(p.numel() for p in model.parameters()) == by_formula
+    assert explained(planned.explain(), "parameters") == by_formula
+
+
+@pytest.mark.catalogue("S3-018")
+@pytest.mark.parametrize("form", ["plain", "residual", "dense"])
+def test_the_parameters_of_a_model_are_those_of_its_blocks_each_once(form: str) -> None:
+    planned = plan([6, 6, 6], form=form)
+    model = assemble(planned, "meta").model
+    blocks = [m for m in model.modules() if m._parameters]
+    held = [p for block in blocks for p in block.parameters(recurse=False)]
+    assert len(blocks) > 3 and len({id(p) for p in held}) == len(held)
+    assert {id(p) for p in held} == {id(p) for p in model.parameters()}
+    assert sum(p.numel() for p in held) == explained(planned.explain(), "parameters")
+
+
+@pytest.mark.catalogue("T105")
+@pytest.mark.parametrize(("size", "layers"), [(4, 3), (4, 1), (6, 2)])
+def test_cost_of_layers_of_absolute_values(size: int, layers: int) -> None:
+    # The network |A x| with `layers` layers and a last one that sums, built by the framework.
+    planned = plan([size] * layers, size, 2, activation="abs", bias=False)
+    model = assemble(planned, "cpu").model.double()
+    matrices = [m.weight.detach() for m in model.modules() if isinstance(m, nn.Linear)][:-1]
+    model.head = nn.Identity()  # the loss is the sum of the last layer
+    x = torch.randn(size, dtype=F64)
+    counting = Counting()
+    h = counting.vector(x)
+    for matrix in matrices:
+        h = [abs(value) for value in apply(counting.matrix(matrix), h)]
+    total = dot(h, [Counted(1.0, counting.counts)] * size)
+    counting.counts["mul"] -= size  # a sum, whose factors are one
+    assert counting.total == layers * size * (2 * size - 1) + size - 1
+    assert counting.total == 87 or (size, layers) != (4, 3)
+    assert plain(total) == pytest.approx(float(model(x[None]).sum().detach()), abs=1e-10)
+    # The derivative of a layer by its input is diag(sign(z)) A: as many multiplications as A has numbers.
+    signs = Counting()
+    z = matrices[0] @ x
+    rows = [
+        [value * float(torch.sign(s)) for value in signs.vector(row)]
+        for row, s in zip(matrices[0], z, strict=True)
+    ]
+    assert signs.counts == {"mul": size**2}
+    found = torch.autograd.functional.jacobian(lambda v: (matrices[0] @ v).abs(), x)
+    assert torch.allclose(found, torch.tensor([[plain(v) for v in row] for row in rows], dtype=F64))
+    activation = next(m for m in model.modules() if type(m).__name__.lower().startswith("abs"))
+    at = torch.tensor([-2.0, -0.5, 0.5, 3.0], requires_grad=True)
+    assert torch.autograd.grad(activation(at).sum(), at)[0].tolist() == [-1, -1, 1, 1]
+
+
+def square_network(depth: int, width: int) -> tuple[nn.Sequential, Tensor]:
+    """Layers of equal width on the meta device, where operations are counted and not carried out."""
+    with torch.device("meta"):
+        layers = [m for _ in range(depth) for m in (nn.Linear(width, width), nn.ReLU())]
+        return nn.Sequential(*layers), torch.zeros(32, width)
+
+
+def gradient(model: nn.Module, x: Tensor) -> None:
+    torch.autograd.grad(model(x).square().mean(), list(model.parameters()))
+
+
+@pytest.mark.catalogue("T098")
+def test_sharing_signals_between_layers_saves_a_factor_of_the_depth() -> None:
+    def unshared(depth: int, width: int) -> None:
+        """Each layer's gradient as a product of all the matrices above it, from the top every time."""
+        model, x = square_network(depth, width)
+        matrices = [m.weight for m in model if isinstance(m, nn.Linear)]
+        with torch.no_grad():
+            h = [x]
+            for matrix in matrices:
+                h.append(h[-1] @ matrix.T)
+            for place in range(depth):
+                signal = h[-1]
+                for matrix in reversed(matrices[place + 1 :]):
+                    signal = signal @ matrix
+                signal.T @ h[place]
+
+    width = 8
+    size = {depth: depth * width * (width + 1) for depth in (8, 16, 32, 64)}
+    shared = {d: flops(lambda d=d: gradient(*square_network(d, width))) / size[d] for d in size}
+    assert max(shared.values()) / min(shared.values()) < 1.1
+    naive = {d: flops(lambda d=d: unshared(d, width)) / size[d] for d in size}
+    shares = [naive[2 * d] / naive[d] for d in (8, 16, 32)]
+    assert shares == sorted(shares) and shares[-1] == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.catalogue("S3-085", "S4-050")
+@pytest.mark.parametrize("depth", [2, 6, 12])
+def test_a_gradient_costs_at_most_five_times_its_loss_however_many_parameters(depth: int) -> None:
+    ratios = []
+    for width in (256, 512, 1024):
+        model, x = square_network(depth, width)
+        forward = flops(lambda m=model, x=x: m(x).square().mean())
+        whole = flops(lambda m=model, x=x: gradient(m, x))
+        ratios.append(whole / forward)
+        evaluations = sum(p.numel() for p in model.parameters()) + 1  # of the loss, by differences
+        assert evaluations * forward / whole > width**2 * depth / 5
+    assert max(ratios) <= 5 and max(ratios) - min(ratios) < 1e-9
+    assert 1 <= ratios[0] - 1 <= 4  # the backward pass alone
+    assert ratios[0] == pytest.approx(3 - 1 / depth)  # nobody asks for the derivative by the inputs
+
+
+@pytest.mark.catalogue("S3-082", "S3-083")
+def test_multiplications_of_forward_and_reverse_mode() -> None:
+    def counts(sizes: list[int]) -> tuple[int, int]:
+        """Of the product of Jacobians from the right, as forward mode takes them, and from the left."""
+        factors = [torch.zeros(b, a, device="meta") for a, b in pairwise(sizes)]
+
+        def forward() -> None:
+            whole = factors[0]
+            for factor in factors[1:]:
+                whole = factor @ whole
+
+        def reverse() -> None:
+            whole = factors[-1]
+            for factor in reversed(factors[:-1]):
+                whole = whole @ factor
+
+        return multiplications(forward), multiplications(reverse)
+
+    def formulas(sizes: list[int]) -> tuple[int, int]:
+        n, *d, m = sizes
+        inner = sum(a * b for a, b in pairwise(d))
+        return n * inner + m * n * d[-1], m * inner + m * n * d[0]
+
+    draw = random.Random(0)
+    for length in (1, 2, 3, 5, 8):
+        sizes = [draw.randint(1, 40) for _ in range(length + 2)]
+        assert counts(sizes) == formulas(sizes)
+    assert counts([1000, 64, 64, 64, 1]) == (8_256_000, 72_192)
+    assert counts([1, 64, 64, 64, 1000]) == (72_192, 8_256_000)
+    assert pytest.approx(114.4, abs=0.05) == 8_256_000 / 72_192
