@@ -60,7 +60,8 @@ def test_the_risk_on_held_out_samples_is_that_on_fresh_ones(tmp_path: Path, quic
     run = pegboard.train(config, root=tmp_path, quiet=True)
     trained = Trained(run.folder)
     splits = trained.splits
-    everyone = [source.gather(torch.arange(len(source))) for source in (splits.train, splits.val, splits.test)]
+    sources: list[Any] = [splits.train, splits.val, splits.test]
+    everyone = [source.gather(torch.arange(len(source))) for source in sources]
     x = torch.cat([batch.inputs[0] for batch in everyone])
     assert len(x) == len(x.unique(dim=0)) == 1000  # nobody is in two splits, and nobody in none
     again = Trained(run.folder).splits
@@ -69,7 +70,8 @@ def test_the_risk_on_held_out_samples_is_that_on_fresh_ones(tmp_path: Path, quic
     batch = everyone[1]
     with torch.no_grad():
         output = trained.model(*batch.inputs)
-        each = torch.stack([trained.objective.loss(o[None], y[None]) for o, y in zip(output, batch.target)])
+        pairs = zip(output, batch.target, strict=True)
+        each = torch.stack([trained.objective.loss(o[None], y[None]) for o, y in pairs])
     assert run.figures["val/loss"] == pytest.approx(float(each.double().mean()), rel=1e-6)
     assert trained.evaluate("val")["loss"] == pytest.approx(float(each.double().mean()), rel=1e-6)
 

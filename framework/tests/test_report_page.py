@@ -122,6 +122,17 @@ def test_what_a_folder_holds_is_shown_and_never_executed(run: pegboard.Run, tmp_
     assert "unfinished" in read(write_report(folder)).text
 
 
+def test_links_in_a_folder_from_a_stranger_are_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("name: linked\n")
+    (tmp_path / "mine").write_text("kept")
+    for name in ("report.html", ".report.html.part"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / "mine")
+    made = write_report(tmp_path / "run")
+    assert (tmp_path / "mine").read_text() == "kept" and not made.is_symlink()
+    assert "linked" in read(made).text
+
+
 def test_a_large_table_is_cut(run: pegboard.Run, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("name: large\n")
     table = {"columns": [f"c{i}" for i in range(300)], "rows": [list(range(300))] * 500}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -123,21 +124,20 @@ def summarize(folder: Path, count: int) -> dict[str, Any]:
     found = [read_object(fold_folder(folder, number) / "summary.json") or {} for number in range(count)]
     figures = [one["figures"] for one in found]
     names = [name for name in figures[0] if all(name in others for others in figures)]
-    statistics = {name: describe([float(one[name]) for one in figures]) for name in names}
+    described = {name: describe([float(one[name]) for one in figures]) for name in names}
     return {
         "status": "finished",
         "folds": count,
         "seconds": round(sum(float(one.get("seconds", 0.0)) for one in found), 3),
-        "figures": {name: of["mean"] for name, of in statistics.items()},
-        "statistics": statistics,
+        "figures": {name: of["mean"] for name, of in described.items()},
+        "statistics": described,
     }
 
 
 def describe(values: Sequence[float]) -> dict[str, Any]:
     """Mean, standard deviation and the interval of the mean of figures that differ by chance alone."""
-    count = len(values)
-    mean = math.fsum(values) / count
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (count - 1))
+    count, mean = len(values), statistics.fmean(values)
+    deviation = statistics.stdev(values) if math.isfinite(mean) else math.nan
     half = quantile(LEVEL, count - 1) * deviation / math.sqrt(count)
     return {"values": list(values), "mean": mean, "std": deviation, "interval": [mean - half, mean + half]}
 

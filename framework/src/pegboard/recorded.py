@@ -174,6 +174,7 @@ def write_report(
         local=[str(path) for path in local] if isinstance(local, list) else (),
     )
     made, part = run.path / "report.html", run.path / ".report.html.part"
+    part.unlink(missing_ok=True)  # in a folder from a stranger it may be a link that leads elsewhere
     part.write_text(page(contents), "utf-8")
     part.replace(made)
     return made

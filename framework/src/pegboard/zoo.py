@@ -87,8 +87,11 @@ def find_recipe(name: str, registry: Registry | None = None) -> Recipe:
     )
 
 
-def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None]) -> Path:
-    """Train a recipe with its seed and those after it, and write what came of it beside its config."""
+def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], weights: bool = True) -> Path:
+    """Train a recipe with its seed and those after it, and write what came of it beside its config.
+
+    Small weights of the first run are kept too, unless `weights` is false.
+    """
     from .api import train
     from .config.check import check
     from .engine.checkpoint import WEIGHTS, read_manifest
@@ -113,13 +116,24 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None]) -
         "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
         "data": environment["data"].get("fingerprint", ""),
         "spec": manifest["spec"],
-        "reference": recipe.result.get("reference", {}),  # written by hand: figure -> value, source
+        "reference": _beside(runs[0].summary.get("reference", {})) or recipe.result.get("reference", {}),
     }
+    gaps = [r.summary["reference"]["gap"] for r in runs if "gap" in r.summary.get("reference", {})]
+    if gaps:
+        result["gap"] = _spread(gaps)  # of what the reference minimises, to the optimum
     (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     shutil.copyfile(runs[0].folder / "figures" / "curves.png", recipe.folder / "curves.png")
-    if (best / WEIGHTS).stat().st_size <= SMALL:
+    (recipe.folder / WEIGHTS).unlink(missing_ok=True)
+    if weights and (best / WEIGHTS).stat().st_size <= SMALL:
         shutil.copyfile(best / WEIGHTS, recipe.folder / WEIGHTS)
     return recipe.folder / "result.json"
+
+
+def _beside(reference: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of the optimum that a run found beside its own; what has none is written by hand."""
+    source = f"exact optimum, {reference.get('name')}"
+    figures = reference.get("figures", {}).items()
+    return {name: {"value": value, "source": source} for name, value in figures if name.startswith("test/")}
 
 
 def _slug(name: str) -> str:
@@ -161,10 +175,10 @@ def table(found: Sequence[Recipe]) -> str:
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """The figure that a table shows: the first with a reference, else the first test metric."""
-    figures = list(result["figures"])
-    test = [f for f in figures if f.startswith("test/") and f != "test/loss"] or figures
-    return str(next(iter(result.get("reference", {})), test[0]))
+    """The figure that a table shows: the first test metric, of those with a reference if there are any."""
+    beside = [name for name in result.get("reference", {}) if name in result["figures"]]
+    figures = beside or list(result["figures"])
+    return str(([f for f in figures if f.startswith("test/") and f != "test/loss"] or figures)[0])
 
 
 def update_table(text: str, found: Sequence[Recipe]) -> str:

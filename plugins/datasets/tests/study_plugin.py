@@ -16,7 +16,7 @@ SIDE = 8
 class PooledCnn:
     """One convolution, its maximum over the picture, and an affine map."""
 
-    channels: int = 16  # of the convolution
+    channels: int = 8  # of the convolution
 
 
 def build_cnn(config: PooledCnn, context: Context) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Folds of a cross-validation: of every data set, who validates, and by whose statistics samples are scaled."""
+"""Folds of a cross-validation: who validates, and by whose statistics samples are scaled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def samples(source: Any) -> Counter[Any]:
 
 def unscaled(part: Dataset[Any]) -> dict[str, Any]:
     """Fields with which samples are the same in every fold."""
-    names = {f for f in part.config.__dataclass_fields__}
+    names = set(part.config.__dataclass_fields__)
     return {k: v for k, v in {"normalize": "none", "normalize_target": False}.items() if k in names}
 
 

@@ -274,21 +274,6 @@ def test_exact_soft_classifier_has_no_cross_entropy():
     assert objective.loss(1e4 * F.one_hot(target, 4).float(), target) == 0
 
 
-@pytest.mark.catalogue("S3-213")
-def test_cross_entropy_of_a_distribution_is_its_entropy_and_the_divergence():
-    objective, _ = build("cross_entropy", Classes(3))
-    p, q = torch.tensor([[[0.5, 0.3, 0.2]], [[0.1, 0.1, 0.8]]], dtype=torch.float64)
-
-    def divergence(a, b):
-        return (objective.loss(b.log(), a) + (a * a.log()).sum()).item()
-
-    assert divergence(p, q) == pytest.approx(0.857044, abs=1e-6)
-    assert divergence(q, p) == pytest.approx(0.838230, abs=1e-6)
-    assert divergence(p, p) == pytest.approx(0, abs=1e-12)
-    pairs = torch.randn(2, 10_000, 1, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert min(divergence(a, b) for a, b in zip(*pairs.softmax(-1), strict=True)) > 0
-
-
 def test_class_weights_equal_torch_for_indices_with_sample_weights():
     weights = (1.0, 2.0, 0.5, 3.0)
     objective, _ = build("cross_entropy", CLASSES, class_weights=weights)

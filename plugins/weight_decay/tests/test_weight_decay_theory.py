@@ -56,6 +56,15 @@ def test_the_limit_on_a_quadratic(fit: Fit, mode: Any) -> None:
     torch.testing.assert_close(model.weight.detach(), expected, rtol=0, atol=1e-6)
 
 
+def test_l1_ends_at_the_soft_threshold(fit: Fit) -> None:
+    """Where curvature is 1 in every direction the lasso is sign(m) max(|m| - value, 0)."""
+    model, minimum = linear(3), torch.tensor([2.0, -1.0, 0.3]).double()
+    loss = quadratic(model, torch.eye(3).double(), minimum)
+    fit(model, WeightDecay(0.5, "l1"), sgd(0.1), loss, 2000, lambda step: 1 / (1 + step / 20))
+    expected = torch.tensor([[1.5, -0.5, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(model.weight.detach(), expected, rtol=0, atol=1e-3)
+
+
 @pytest.mark.catalogue("S4-148")
 @pytest.mark.parametrize("mode", MODES)
 def test_decay_shrinks_along_eigenvectors_by_their_curvature(fit: Fit, mode: Any) -> None:

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument(
         "--seeds", type=_count, default=3, help="how many seeds, the recipe's first (default: 3)"
     )
+    record.add_argument("--no-weights", action="store_true", help="keep the figures alone")
     record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
     table = actions.add_parser("table", help="make the table of a page anew from the result files")
     table.add_argument("page", help="a Markdown file with the marks of a table in it")
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         folds.train(settings, Path(args.root), console)
     elif args.action == "record":
         for recipe in [zoo.find_recipe(name) for name in args.recipe]:
-            path = zoo.record(recipe, args.seeds, Path(args.root), console.say)
+            path = zoo.record(recipe, args.seeds, Path(args.root), console.say, not args.no_weights)
             console.say(f"written: {path}")
     else:
         return _table(Path(args.page), args.check)

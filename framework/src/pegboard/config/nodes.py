@@ -23,11 +23,10 @@ class DataOptions:
     """How the samples of a data set are batched; stands beside the data set's own fields."""
 
     batch_size: BatchSize = 64  # samples in a training batch; all: the whole training split
-    # Larger batches from some epochs on, of which 0 is the first: {5: 128, 10: all}.
+    # larger batches from some epochs on, counted from 0: {5: 128, 10: all}
     batch_schedule: Mapping[Annotated[int, Ge(1)], BatchSize] | None = None
     eval_batch_size: Annotated[int, Ge(1), Le(MOST)] | None = None  # samples in an evaluation batch
-    # What an epoch is: each sample once, or as many draws with replacement, in which all samples are alike
-    # likely (replacement), each as its weight says (weighted), or each class (balanced).
+    # each sample once an epoch, or draws in which all are alike, by their weights, or so that all classes are
     sampling: Literal["epoch", "replacement", "weighted", "balanced"] = "epoch"
     shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
     drop_last: bool = False  # leave out the last batch of an epoch when it is smaller

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import comb
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar, dataclass_transform
 
 from pegboard import Classes, DataSpec, Facts, Ge, Gt, Image, Le, Lt, Problem, Values, Vector
 
 Normalize = Literal["standard", "minmax", "none"]
+C = TypeVar("C")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def frozen(cls: type[C]) -> type[C]:
+    """A frozen dataclass that inherits how it is compared and shown: made for each of so many classes, these
+    methods would be most of the time that importing this plugin takes."""
+    return dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+
+@frozen
 class Cut:
     """How samples are shared out to train, val and test, and scaled."""
 
@@ -22,8 +30,17 @@ class Cut:
     limit: Annotated[int, Ge(1)] | None = None  # training samples kept, the first in split_seed's order
     normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
 
-@dataclass(frozen=True, kw_only=True)
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+@frozen
 class ClassCut(Cut):
     """A cut that keeps the shares of classes."""
 
@@ -31,14 +48,14 @@ class ClassCut(Cut):
     labelled: Annotated[float, Ge(0), Le(1)] = 1.0  # share of training labels that are shown; 0: no target
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class ValueCut(Cut):
     """A cut of samples whose target is real."""
 
     normalize_target: bool = False  # target with mean 0 and std 1, by training statistics
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MadeClasses(ClassCut):
     """Made samples with classes."""
 
@@ -47,7 +64,7 @@ class MadeClasses(ClassCut):
     normalize: Normalize = "none"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class MadeValues(ValueCut):
     """Made samples with real targets."""
 
@@ -56,32 +73,32 @@ class MadeValues(ValueCut):
     normalize: Normalize = "none"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Digits(ClassCut):
     """Handwritten digits, 1797 grey pictures of 8x8 pixels in 10 classes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Iris(ClassCut):
     """Fisher's iris flowers, 150 samples of 4 lengths in 3 classes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Wine(ClassCut):
     """Wines of three growers, 178 samples of 13 chemical measurements in 3 classes."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class BreastCancer(ClassCut):
     """Tumours, malignant or benign, 569 samples of 30 measurements of cell nuclei."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Diabetes(ValueCut):
     """Progress of diabetes after a year, 442 patients with 10 measurements, in their own units."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Xor(MadeClasses):
     """Noisy corners of a cube, class 1 where an odd number of bits is one."""
 
@@ -89,14 +106,14 @@ class Xor(MadeClasses):
     noise: Annotated[float, Ge(0)] = 0.1  # standard deviation added to every input
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Moons(MadeClasses):
     """Two interleaved half circles in the plane."""
 
     noise: Annotated[float, Ge(0)] = 0.1  # standard deviation added to every input
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Circles(MadeClasses):
     """A circle inside another in the plane."""
 
@@ -104,7 +121,7 @@ class Circles(MadeClasses):
     factor: Annotated[float, Gt(0), Lt(1)] = 0.5  # radius of the inner circle; the outer has 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Spirals(MadeClasses):
     """Arms of a spiral in the plane, one class each, radius proportional to the angle."""
 
@@ -113,7 +130,7 @@ class Spirals(MadeClasses):
     noise: Annotated[float, Ge(0)] = 0.02  # standard deviation added to every input
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Blobs(MadeClasses):
     """Gaussian clouds around random centres, one class each."""
 
@@ -123,7 +140,7 @@ class Blobs(MadeClasses):
     box: Annotated[float, Gt(0)] = 10.0  # centres are uniform between -box and box
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LinearTeacher(MadeValues):
     """Normal inputs, and targets from a random affine map with noise."""
 
@@ -132,7 +149,7 @@ class LinearTeacher(MadeValues):
     noise: Annotated[float, Ge(0)] = 0.1  # standard deviation added to every target
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class PolynomialTeacher(MadeValues):
     """Inputs uniform between -1 and 1, and targets from a polynomial with noise."""
 

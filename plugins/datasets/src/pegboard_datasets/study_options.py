@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pegboard import Classes, DataSpec, Facts, Ge, Gt, Image, Le, Lt, Problem, Values, Vector
 
-from .options import MadeClasses, MadeValues, Normalize, ValueCut, check_cut
+from .options import MadeClasses, MadeValues, Normalize, ValueCut, check_cut, frozen
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Students(MadeClasses):
     """Hours that students studied, between 0 and 6, and who passed."""
 
@@ -20,7 +20,7 @@ class Students(MadeClasses):
     middle: float = 3.0  # hours that give an even chance
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Light(MadeClasses):
     """Light that plants had, between 0 and 9, and which survived: with too little or too much few do."""
 
@@ -30,7 +30,7 @@ class Light(MadeClasses):
     high: float = 6.0  # the most light with an even chance
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Admissions(MadeClasses):
     """Grade point average and test score of applicants, and who was admitted; the two overlap."""
 
@@ -39,7 +39,7 @@ class Admissions(MadeClasses):
     normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Overlap(MadeClasses):
     """Two round clouds in the plane: apart, overlapping a little, or hardly to be told apart."""
 
@@ -47,7 +47,7 @@ class Overlap(MadeClasses):
     regime: Literal["separable", "slight", "heavy"] = "slight"  # centres 6, 3 or 0.5 deviations apart
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Cosine(MadeValues):
     """The curve cos(3/2 pi x) between 0 and 1 with noise, for polynomials of too low and too high degree."""
 
@@ -55,7 +55,7 @@ class Cosine(MadeValues):
     noise: Annotated[float, Ge(0)] = 0.1  # standard deviation added to every target
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Fraud(MadeClasses):
     """Payments with a card: amount, hour, weekday, online or not; some are unlike all its habits."""
 
@@ -64,7 +64,7 @@ class Fraud(MadeClasses):
     normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Biased(MadeClasses):
     """Two features and a group, in data that wrongs the second group in one of three ways."""
 
@@ -76,7 +76,7 @@ class Biased(MadeClasses):
     rounds: Annotated[int, Ge(1)] = 10  # of collecting under feedback
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Objects(MadeClasses):
     """Drawn objects on an empty canvas: a cross in a place never trained on, or two zeros that make an 8."""
 
@@ -85,7 +85,7 @@ class Objects(MadeClasses):
     size: Annotated[int, Ge(12)] = 28  # height and width
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Quartet(ValueCut):
     """Pairs of numbers with the same means, deviations and correlation, and other shapes."""
 
@@ -98,7 +98,7 @@ class Quartet(ValueCut):
     normalize: Normalize = "none"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SwissRoll(MadeValues):
     """A sheet in space that is rolled, folded or flat but never stretched; the target is the place on it."""
 
@@ -106,7 +106,7 @@ class SwissRoll(MadeValues):
     noise: Annotated[float, Ge(0)] = 0.0  # standard deviation added to every input
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SparseFourier(MadeValues):
     """Signals from a few of their Fourier coefficients, which infinitely many signals explain."""
 
@@ -115,7 +115,7 @@ class SparseFourier(MadeValues):
     prior: Literal["spikes", "white"] = "spikes"  # what signals look like: three bumps, or noise
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class SquaresAndLine(MadeValues):
     """A grey square, a white one and a line, each alone, and the picture in which they cover each other."""
 
@@ -123,7 +123,7 @@ class SquaresAndLine(MadeValues):
     size: Annotated[int, Ge(8)] = 16  # height and width
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Texture(MadeValues):
     """A pattern with a hole; the target is what was in the hole."""
 
@@ -134,7 +134,7 @@ class Texture(MadeValues):
     hole: Annotated[int, Ge(1)] = 4  # height and width of what is missing
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Relighting(MadeValues):
     """Pictures of a ball under a light that moves; the target is the light, or the picture itself."""
 

@@ -27,7 +27,7 @@ def decided(logits: Tensor, index: Tensor) -> Tensor:
     """Whether the right class is ahead of every other: `logits` (places, classes), `index` (places,)."""
     right = index.clamp(min=0).unsqueeze(-1)
     others = logits.scatter(-1, right, float("-inf")).max(-1).values
-    return logits.gather(-1, right).squeeze(-1) >= others
+    return logits.gather(-1, right).squeeze(-1) > others
 
 
 class PerceptronLoss(Classification):

@@ -14,20 +14,21 @@ class WeightDecay:
 
     `decoupled` multiplies them by `1 - lr * value` before the update, whatever the optimizer does
     with gradients; `l2` adds `value / 2` times the sum of their squares to the loss. Under plain
-    SGD the two are the same.
+    SGD the two are the same. `l1` adds `value` times the sum of their absolute values, as the lasso
+    does: every weight is pulled by the same amount, and small ones end at zero.
     """
 
     value: Annotated[float, Ge(0)] = 0.01  # strength; 0 is none
-    mode: Literal["decoupled", "l2"] = "decoupled"  # on the weights themselves, or as a term of the loss
+    mode: Literal["decoupled", "l2", "l1"] = "decoupled"  # on the weights themselves, or a term of the loss
     bias: bool = False  # decay biases too
     norm: bool = False  # decay normalisation parameters and other vectors too
     embeddings: bool = True  # decay embeddings
 
 
 def build(config: WeightDecay, context: Context) -> Trick:
-    from .trick import DecoupledDecay, L2Term
+    from .trick import DecoupledDecay, Term
 
-    return DecoupledDecay(config) if config.mode == "decoupled" else L2Term(config)
+    return DecoupledDecay(config) if config.mode == "decoupled" else Term(config)
 
 
 @hookimpl

@@ -25,6 +25,11 @@ def l2_term(params: Sequence[Tensor], value: float) -> Tensor:
     return torch.stack([p.square().sum() for p in params]).sum() * (value / 2)
 
 
+def l1_term(params: Sequence[Tensor], value: float) -> Tensor:
+    """`value` times the sum of absolute values, a scalar; its gradient is `value * sign(param)`."""
+    return torch.stack([p.abs().sum() for p in params]).sum() * value
+
+
 def kinds(named: Iterable[tuple[str, Tensor]]) -> dict[str, Kind]:
     """What each parameter is, from names and shapes as in `model.named_parameters()`.
 

@@ -9,7 +9,7 @@ from pegboard import Batch, PegboardError, Trick
 from torch import Tensor
 
 from . import WeightDecay
-from .functional import decayed, kinds, l2_term, split_groups
+from .functional import decayed, kinds, l1_term, l2_term, split_groups
 
 
 def _named(groups: list[dict[str, Any]]) -> list[tuple[str, Tensor]]:
@@ -41,8 +41,8 @@ class DecoupledDecay(Trick):
         return split_groups(groups, _choose(groups, self.config), self.config.value)
 
 
-class L2Term(Trick):
-    """Adds half the sum of squares of what decays, times the strength, to the loss."""
+class Term(Trick):
+    """Adds half the squares of what decays, or their absolute values, times the strength to the loss."""
 
     def __init__(self, config: WeightDecay) -> None:
         self.config = config
@@ -57,7 +57,11 @@ class L2Term(Trick):
         return groups
 
     def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
-        return loss + l2_term(self.params, self.config.value) if self.params else loss
+        term = l2_term if self.config.mode == "l2" else l1_term
+        return loss + term(self.params, self.config.value) if self.params else loss
 
     def formula(self, loss: str) -> str:
-        return f"{loss} + {self.config.value:g}/2 ||w||^2" if self.config.value > 0 else loss
+        if self.config.value == 0:
+            return loss
+        value = f"{self.config.value:g}"
+        return f"{loss} + {value}/2 ||w||^2" if self.config.mode == "l2" else f"{loss} + {value} ||w||_1"
