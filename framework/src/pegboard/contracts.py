@@ -215,4 +215,4 @@ class Reference(Probe):
         """The figures of `measure`, where the optimum is known."""
         objective, optimum = self.value(model, train), self.value(best, train)
         figures = {"objective": objective, "optimum": optimum, "gap": objective - optimum}
-        return figures | ({"relative": objective / optimum - 1} if optimum else {})
+        return figures | ({"relative": (objective - optimum) / abs(optimum)} if optimum else {})

@@ -29,7 +29,7 @@ h2 { margin: 2rem 0 .5rem; font-size: 1.15rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
-img { max-width: 100%; background: #fff; }
+img { width: 100%; min-width: 40rem; background: #fff; }
 pre { overflow-x: auto; padding: .8rem; background: var(--soft); font-size: .85rem; line-height: 1.4; }
 summary { cursor: pointer; }
 """
@@ -133,7 +133,7 @@ def _pictures(run: Contents) -> Iterator[str]:
     for name, picture in run.pictures.items():
         data = base64.b64encode(picture).decode("ascii")
         yield f"<h2>{escape(name.capitalize())}</h2>"
-        yield f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>'
+        yield f'<div class="wide"><img alt="{escape(name)}" src="data:image/png;base64,{data}"></div>'
 
 
 def _tables(run: Contents) -> Iterator[str]:
