@@ -22,12 +22,12 @@ SOURCES = sorted(CORE.rglob("*.py"))
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
 version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed adapters
-switches registry regularizer config pegs data planning engine diagnosis report explain run recorded zoo loading
-provenance compare ending training folds inference api watched importing doctor cli testing scaffold __main__
+switches registry regularizer config pegs data planning engine diagnosis report explain run recorded zoo
+loading provenance compare ending training folds inference api watched importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
-WORDS = {"constant", "digits", "linear", "step"}
+WORDS = {"constant", "digits", "gradients", "linear", "margin", "objects", "step"}  # as English has them
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

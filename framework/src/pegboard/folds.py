@@ -152,14 +152,14 @@ def quantile(level: float, freedom: int) -> float:
 
 def _mass(angle: float, freedom: int) -> float:
     """The mass between -t and t = sqrt(freedom) tan(angle): Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    sine, cosine = math.sin(angle), math.cos(angle)
+    y, x = math.sin(angle), math.cos(angle)
     odd = freedom % 2
-    term = cosine if odd else 1.0
+    term = x if odd else 1.0
     total = term if freedom > 1 else 0.0
     for n in range(2 + odd, freedom - 1, 2):
-        term *= cosine**2 * (n - 1) / n
+        term *= x**2 * (n - 1) / n
         total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+    return 2 / math.pi * (angle + y * total) if odd else y * total
 
 
 def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:

@@ -110,7 +110,7 @@ def test_applicants_are_told_apart_alike_by_logistic_regression_and_by_a_margin(
 @pytest.mark.catalogue("T040")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_too_little_and_too_much_light_need_a_hidden_layer(fit, build, seed):
-    data = {"name": "light", "seed": seed, **ALL}
+    data = {"name": "plants", "seed": seed, **ALL}
     x, y = samples(build(**data))
     _, line = fit(data, {"name": "linear"}, **LOGISTIC)
     _, net = fit(data, {"name": "mlp", "hidden": [16]}, seed=seed, **LOGISTIC)

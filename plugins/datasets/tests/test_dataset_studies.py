@@ -317,7 +317,7 @@ def test_what_cannot_be_made_is_a_problem(parts, name, fields, field):
     assert [problem.field for problem in found] == [field]
 
 
-MADE = ("students", "light", "admissions", "overlap", "fraud", "biased", "objects", "cosine", "swiss_roll")
+MADE = ("students", "plants", "admissions", "overlap", "fraud", "biased", "objects", "cosine", "swiss_roll")
 MADE += ("sparse_fourier", "squares_and_line", "texture", "relighting")
 
 

@@ -36,7 +36,7 @@ def students(samples: int, slope: float = 3.0, middle: float = 3.0, *, generator
     return Points(x, _drawn(torch.sigmoid(slope * (x[:, 0] - middle)), generator))
 
 
-def light(
+def plants(
     samples: int, slope: float = 8.0, low: float = 3.0, high: float = 6.0, *, generator: Generator
 ) -> Points:
     """Light x uniform in [0, 9]; a plant survives where it is between `low` and `high`, rarely elsewhere.

@@ -28,11 +28,11 @@ def students(config: options.Students, context: Context) -> Splits:
     return _cut(points, config, context, options.STUDENTS, ["hours"])
 
 
-def light(config: options.Light, context: Context) -> Splits:
+def plants(config: options.Plants, context: Context) -> Splits:
     """Light and which plants survived."""
-    stream = sample_stream(config, context, "light")
-    points = chances.light(config.samples, config.slope, config.low, config.high, generator=stream)
-    return _cut(points, config, context, options.LIGHT, ["light"])
+    stream = sample_stream(config, context, "plants")
+    points = chances.plants(config.samples, config.slope, config.low, config.high, generator=stream)
+    return _cut(points, config, context, options.PLANTS, ["light"])
 
 
 def admissions(config: options.Admissions, context: Context) -> Splits:

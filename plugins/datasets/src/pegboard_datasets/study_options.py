@@ -21,7 +21,7 @@ class Students(MadeClasses):
 
 
 @frozen
-class Light(MadeClasses):
+class Plants(MadeClasses):
     """Light that plants had, between 0 and 9, and which survived: with too little or too much few do."""
 
     samples: Annotated[int, Ge(1)] = 300  # in all splits together
@@ -210,7 +210,7 @@ def _values(features: int, names: tuple[str, ...]) -> DataSpec:
 
 
 STUDENTS = _classes(("failed", "passed"), 1)
-LIGHT = _classes(("died", "survived"), 1)
+PLANTS = _classes(("died", "survived"), 1)
 ADMISSIONS = _classes(("rejected", "admitted"), 2)
 OVERLAP = _classes(("left", "right"), 2)
 FRAUD = _classes(("usual", "fraud"), 4)

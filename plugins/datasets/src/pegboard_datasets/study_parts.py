@@ -66,7 +66,7 @@ def study_parts() -> list[Dataset[Any]]:
     o = options
     return [
         _part("students", o.Students, o.STUDENTS),
-        _part("light", o.Light, o.LIGHT),
+        _part("plants", o.Plants, o.PLANTS),
         _part("admissions", o.Admissions, o.ADMISSIONS),
         _part("overlap", o.Overlap, o.OVERLAP),
         _part("fraud", o.Fraud, o.FRAUD, plot=_plot("fraud")),
