@@ -155,13 +155,13 @@ def _parameters(weights: Path) -> int:
 def table(found: Sequence[Recipe]) -> str:
     """The zoo as a Markdown table, made from the result files."""
     lines = [
-        "| recipe | figure | measured | seeds | beside it | parameters | seconds |",
-        "|---|---|---|---|---|---|---|",
+        "| recipe | figure | measured | seeds | beside it | gap | parameters | seconds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for recipe in found:
         result = recipe.result
         if not result.get("figures"):
-            lines.append(f"| {recipe.name} | not recorded yet | | | | | |")
+            lines.append(f"| {recipe.name} | not recorded yet | | | | | | |")
             continue
         figure = headline(result)
         measured = result["figures"][figure]
@@ -169,9 +169,15 @@ def table(found: Sequence[Recipe]) -> str:
         reference = f"{beside['value']:.4g}: {beside['source']}" if beside else ""
         lines.append(
             f"| {recipe.name} | {figure} | {measured['mean']:.4f} ± {measured['std']:.4f} "
-            f"| {len(result['seeds'])} | {reference} | {result['parameters']:,} | {result['seconds']:.1f} |"
+            f"| {len(result['seeds'])} | {reference} | {_gap(result)} | {result['parameters']:,} "
+            f"| {result['seconds']:.1f} |"
         )
     return "\n".join(lines)
+
+
+def _gap(result: Mapping[str, Any]) -> str:
+    """How far what the reference minimises is from its optimum, in the mean over the seeds."""
+    return f"{result['gap']['mean']:.1g}" if "gap" in result else ""
 
 
 def headline(result: Mapping[str, Any]) -> str:

@@ -1,0 +1,29 @@
+"""Weights of the zoo whose data is read from the hub still give their recorded figures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from pegboard import zoo
+from pegboard.config.check import check
+from pegboard.engine.checkpoint import WEIGHTS
+from pegboard.inference import Trained
+
+FETCHED = [
+    recipe
+    for recipe in zoo.recipes()
+    if check(recipe.config).data.entry.part.name == "hub" and (recipe.folder / WEIGHTS).is_file()
+]
+
+
+@pytest.mark.prove
+@pytest.mark.skipif("PEGBOARD_DATA" not in os.environ, reason="PEGBOARD_DATA does not say where the data is")
+@pytest.mark.parametrize("recipe", FETCHED, ids=lambda r: r.name)
+def test_weights_give_the_recorded_figures(recipe: zoo.Recipe, show: Callable[[str], None]) -> None:
+    trained = Trained(f"zoo:{recipe.name}")
+    for name, value in trained.evaluate("test").items():
+        recorded = recipe.result["figures"][f"test/{name}"]["values"][0]
+        assert value == pytest.approx(recorded, rel=1e-3, abs=1e-3)
+    show(f"{recipe.name}: the weights of the zoo give the figures that were recorded")
