@@ -1,4 +1,4 @@
-"""Cross-validation: who is in which fold, a run for each, what is said of them together, and resuming."""
+"""Cross-validation: a run for each fold, what is said of them together, and resuming."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ import pegboard
 import pytest
 import torch
 import yaml
-from pegboard import Batch, Classes, DataSpec, Ragged, Resident, Sequences, Splits, Stream, Tokens, Vector
+from pegboard import Resident
 from pegboard.cli import main
 from pegboard.config.check import check
-from pegboard.data import cut_fold, cut_splits
 from pegboard.engine.loop import Interrupted
-from pegboard.folds import describe, quantile
-from pegboard.planning import read_data
+from pegboard.folds import describe, judge, quantile
 
 Config = Callable[..., dict[str, Any]]
 Capture = pytest.CaptureFixture[str]
@@ -67,138 +65,6 @@ def quick() -> Iterator[None]:
         yield
 
 
-# Who is in which fold.
-@pytest.mark.parametrize(("size", "count"), [(2, 2), (10, 3), (30, 10), (31, 10), (7, 7), (1000, 13)])
-def test_folds_share_out_every_sample_once_in_sizes_that_differ_by_at_most_one(size: int, count: int) -> None:
-    order = torch.randperm(size, generator=torch.Generator().manual_seed(size))
-    cuts = [cut_fold(order, (number, count)) for number in range(count)]
-    assert sorted(i for _, val in cuts for i in val.tolist()) == list(range(size))
-    sizes = [len(val) for _, val in cuts]
-    assert max(sizes) - min(sizes) <= 1
-    for train, val in cuts:
-        assert sorted([*train.tolist(), *val.tolist()]) == list(range(size))
-
-
-def test_more_folds_than_samples_are_a_mistake_told_before_there_is_a_folder(
-    config: Config, root: Path
-) -> None:
-    given = config(trainer={"folds": 90, "device": "cpu"})
-    with pytest.raises(pegboard.PegboardError, match="folds is 90, but there are 80 samples"):
-        pegboard.train(given, root=root, quiet=True)
-    assert not list(root.glob("run/*"))
-
-
-def rows(source: Any) -> list[Any]:
-    """What a source holds, sample by sample."""
-    batches = [source.gather(torch.tensor([i])) for i in range(len(source))]
-    return [([x[0].tolist() for x in b.inputs], b.target[0].tolist(), b.weight) for b in batches]
-
-
-def resident(first: int, count: int, weight: bool = False) -> Resident:
-    x = torch.arange(first, first + count, dtype=torch.float32)[:, None]
-    return Resident(
-        [x], torch.arange(first, first + count) % 2, torch.full((count,), 0.5) if weight else None
-    )
-
-
-class Reads:
-    """Reads samples as those of `resident`; with a key, which it adds to them."""
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-
-    def __call__(self, wanted: list[int], *key: int) -> Batch:
-        numbers = torch.tensor(wanted) + self.first
-        return Batch((numbers.float()[:, None] + (sum(key) % 7) / 10,), numbers % 2)
-
-
-SPEC = DataSpec((Vector(1),), Classes(2))
-
-
-@pytest.mark.parametrize(
-    ("train", "val"),
-    [
-        (resident(0, 20), resident(20, 6)),
-        (resident(0, 20, weight=True), resident(20, 6)),
-        (resident(0, 20), None),
-        (Stream(Reads(0), 20), Stream(Reads(20), 6)),
-        (Stream(Reads(0), 20), resident(20, 6)),
-        (Stream(Reads(0), 20), None),
-    ],
-    ids=["memory", "weighted", "no val", "streams", "mixed", "stream without val"],
-)
-def test_the_core_cuts_the_samples_of_other_data_sets(train: Any, val: Any) -> None:
-    test = resident(90, 3)
-    whole = Splits(spec=SPEC, train=train, val=val, test=test, notes={"fingerprint": "x", "source": "y"})
-    everyone = sorted(i for source in (train, val) if source for ([[i]], *_) in rows(source))
-    held_out = []
-    for number in range(4):
-        cut = cut_splits(whole, (number, 4))
-        assert cut.test is test and cut.val is not None and cut.notes == {"source": "y"}
-        numbers = [[int(x[0][0]) for x, *_ in rows(source)] for source in (cut.train, cut.val)]
-        assert sorted(numbers[0] + numbers[1]) == everyone
-        held_out += numbers[1]
-        for source in (cut.train, cut.val):
-            many = source.gather(torch.arange(len(source)))
-            assert torch.equal(many.target, many.inputs[0][:, 0].long() % 2)  # they stay together
-            if many.weight is not None:
-                assert torch.equal(many.weight, torch.where(many.inputs[0][:, 0] < 20, 0.5, 1.0))
-    assert sorted(held_out) == everyone
-
-
-def test_sequences_of_different_lengths_are_cut_too() -> None:
-    texts = [[i] * (i % 4 + 1) for i in range(12)]
-    tokens = DataSpec((Tokens(12, 4, 0),), Classes(2))
-
-    def ragged(part: list[list[int]]) -> Ragged:
-        return Ragged([Sequences.join(part, 0)], torch.tensor([t[0] % 2 for t in part]))
-
-    whole = Splits(spec=tokens, train=ragged(texts[:9]), val=ragged(texts[9:]))
-    held_out = [rows(cut_splits(whole, (number, 3)).val) for number in range(3)]
-    assert sorted(x for fold in held_out for ([x], *_) in fold) == sorted(texts)
-
-    class Texts:
-        def __init__(self, part: list[list[int]]) -> None:
-            self.part = part
-
-        def __call__(self, wanted: list[int]) -> Batch:
-            chosen = [self.part[i] for i in wanted]
-            width = max(map(len, chosen))
-            x = torch.tensor([t + [0] * (width - len(t)) for t in chosen])
-            return Batch((x,), torch.tensor([t[0] % 2 for t in chosen]))
-
-    def stream(part: list[list[int]]) -> Stream:
-        return Stream(Texts(part), len(part), lengths=torch.tensor(list(map(len, part))))
-
-    read = cut_splits(Splits(spec=tokens, train=stream(texts[:9]), val=stream(texts[9:])), (0, 3)).train
-    kept = cut_splits(whole, (0, 3)).train
-    assert isinstance(read, Stream) and isinstance(kept, Ragged)
-    assert torch.equal(read.lengths, kept.lengths)  # type: ignore[arg-type]
-    everyone = torch.arange(len(kept))
-    assert torch.equal(read.gather(everyone).inputs[0], kept.gather(everyone).inputs[0])
-
-
-def test_a_stream_that_draws_by_epoch_still_does_in_a_fold() -> None:
-    whole = Splits(spec=SPEC, train=Stream(Reads(0), 20, seed=3), val=Stream(Reads(20), 6))
-    cut = cut_splits(whole, (0, 2)).train
-    assert isinstance(cut, Stream) and cut.seed == 3
-    seen = []
-    for epoch in range(3):
-        cut.begin([], 0, epoch)
-        seen.append(cut.gather(torch.arange(len(cut))).inputs[0][:, 0])
-    drawn = seen[0] != seen[0].floor()
-    assert torch.equal(seen[0].long()[~drawn] >= 20, torch.ones(int((~drawn).sum()), dtype=torch.bool))
-    assert any(not torch.equal(seen[0], other) for other in seen[1:])
-
-
-def test_the_core_cuts_alike_for_every_seed_of_the_run(config: Config) -> None:
-    # `points` draws by the seed; the numbers of the samples are what must not depend on it.
-    cuts = [cut_splits(Splits(spec=SPEC, train=resident(0, 20)), (1, 4)) for _ in range(2)]
-    assert rows(cuts[0].val) == rows(cuts[1].val)
-    splits = read_data(check(config(trainer={"folds": 4, "fold": 1})))
-    assert (len(splits.train), len(splits.val), len(splits.test)) == (60, 20, 16)  # type: ignore[arg-type]
-
-
 # Mean and interval.
 @pytest.mark.parametrize(
     ("freedom", "t"),
@@ -223,6 +89,24 @@ def test_mean_deviation_and_interval_by_hand() -> None:
     assert all(math.isnan(x) for x in describe([1.0, math.nan])["interval"])
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (["fine", "fine", "fine"], "fine: in 3 of 3 folds"),
+        (["overfits", "fine", "overfits"], "overfits: in 2 of 3 folds, fine in 1"),
+        (["fine", None, "fine"], "fine: in 2 of 3 folds, no verdict in 1"),
+        (["fine", "overfits"], "no verdict: fine in 1, overfits in 1 of 2 folds"),
+        ([None, None, "fine"], "no verdict: no verdict in 2, fine in 1 of 3 folds"),
+        ([None, None], "no verdict: all alike"),
+    ],
+)
+def test_the_whole_is_judged_as_most_folds_are(verdicts: list[str | None], said: str) -> None:
+    found = [{"verdict": v, "gap": float(i), "rule": "all alike"} for i, v in enumerate(verdicts)]
+    judged = judge(found)
+    assert str(judged) == said and judged.gap == (len(verdicts) - 1) / 2
+    assert judge([*found, {"verdict": None, "gap": None, "rule": ""}]).gap is None
+
+
 # The runs.
 def folded(config: Config, **more: Any) -> dict[str, Any]:
     trainer = {"epochs": 2, "device": "cpu", "folds": 3, "threads": 1, "log_every": 2}
@@ -233,6 +117,10 @@ def folded(config: Config, **more: Any) -> dict[str, Any]:
 def whole(config: Config, tmp_path_factory: pytest.TempPathFactory) -> pegboard.Run:
     """A cross-validation of three folds that nothing interrupted."""
     return pegboard.train(folded(config), root=tmp_path_factory.mktemp("whole"), quiet=True)
+
+
+def whole_page(run: pegboard.Run) -> str:
+    return (run.folder / "report.html").read_text("utf-8")
 
 
 def outcome(run: pegboard.Run) -> dict[str, bytes]:
@@ -261,6 +149,9 @@ def test_every_fold_is_a_run_and_the_whole_has_their_means(whole: pegboard.Run) 
         assert said["std"] == pytest.approx(statistics.stdev(values))
         assert said["interval"][0] <= mean <= said["interval"][1]
     assert {"val/loss", "test/right"} <= set(whole.figures)
+    gaps = [fold.diagnosis["gap"] for fold in whole.folds]
+    assert whole.diagnosis["gap"] == pytest.approx(statistics.fmean(gaps))
+    assert "of 3 folds" in whole.diagnosis["rule"] and whole.diagnosis["rule"] in whole_page(whole)
     for name in ("plan.txt", "environment.json", "origins.json", "report.html"):
         assert (whole.folder / name).is_file()
     assert "3 such runs, one for each fold" in (whole.folder / "plan.txt").read_text()
@@ -283,6 +174,7 @@ def test_a_finished_one_says_so_and_stays_as_it_is(whole: pegboard.Run, capsys: 
     pegboard.resume(whole)
     shown = capsys.readouterr().out
     assert "all 3 folds are finished" in shown and "val/loss" in shown
+    assert f"verdict     {whole.diagnosis['verdict'] or 'no verdict'}: {whole.diagnosis['rule']}\n" in shown
     assert {p: p.stat().st_mtime_ns for p in whole.folder.rglob("*") if p.is_file()} == before
 
 

@@ -155,6 +155,8 @@ def test_images_stand_in_a_grid_with_their_labels() -> None:
     assert all(len(axes.images) == 1 for axes in figure.axes)
     plain = drawn(torch.rand(2, 1, 5, 5), Image(1, 5, 5), Values(1), torch.tensor([[1.5], [2.0]]))
     assert [axes.get_title() for axes in plain.axes] == ["1.5", "2"]
+    several = drawn(torch.rand(2, 1, 5, 5), Image(1, 5, 5), Values(2), torch.rand(2, 2))
+    assert [axes.get_title() for axes in several.axes] == ["", ""]  # one of them would not say what it is
 
 
 def test_series_are_lines_and_symbols_are_counted() -> None:
@@ -234,6 +236,15 @@ def test_a_config_is_drawn_with_its_own_data_and_seed(config: Any, folder: Path)
     assert "<!-- 30 train, 16 val, 16 test, seed 3 -->" in (folder / "a.svg").read_text()
 
 
+def test_a_config_that_names_a_fold_is_drawn_as_that_fold_cuts_it(config: Any, folder: Path) -> None:
+    import yaml
+
+    (folder / "cfg.yaml").write_text(yaml.safe_dump(config()))
+    words = ["data.count=30", "trainer.folds=2", "trainer.fold=1", "--plot", "--out", "a.SVG"]
+    assert main(["show", "data", "cfg.yaml", *words]) == 0
+    assert "<!-- 23 train, 23 val, 16 test, seed 3 -->" in (folder / "a.SVG").read_text()
+
+
 def test_a_record_draws_its_own_picture_below_the_title(folder: Path) -> None:
     (folder / "mine.py").write_text(PLOTTED)
     assert main(["show", "data", "drawn", "--plot", "--out", "a.svg", "--local", "mine.py"]) == 0
@@ -257,6 +268,8 @@ def test_a_record_draws_its_own_picture_below_the_title(folder: Path) -> None:
         (["--plot"], "no data set is named: pegboard show data NAME --plot"),
         (["points", "--out", "a.png"], "--out is for a picture: add --plot"),
         (["points", "count=3"], "'count=3' is for a picture: add --plot"),
+        (["points", "name=other", "--plot"], "'name=other': data.name\n    the name is 'points' already"),
+        (["mine.yaml"], "the data of a config is drawn: pegboard show data mine.yaml --plot"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_built(words: list[str], message: str, capsys: Capture) -> None:

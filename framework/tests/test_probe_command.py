@@ -27,6 +27,7 @@ class Sizes:
 
     factor: Annotated[int, Ge(1)] = 1  # of every count
     even: bool = False  # refuse an odd factor
+    loss: str = ""  # refuse runs with another objective
 
 class Counting(Probe):
     def __init__(self, config, context):
@@ -43,6 +44,9 @@ class Counting(Probe):
 def check(config, facts):
     if config.even and config.factor % 2:
         yield Problem("an odd factor", "factor", "an even number")
+    if config.loss and facts.objective is not None and facts.objective.name != config.loss:
+        found = f"{facts.model.name} {facts.optimizer.name} {facts.spec} {facts.objective.name}"
+        yield Problem(found, "loss", config.loss)
 
 @hookimpl
 def pegboard_probes():
@@ -96,6 +100,18 @@ def test_mistakes_are_told_as_those_of_a_config(
     assert message in said and "Traceback" not in said
     if not words or words == ["size"]:
         assert "sizes" in said  # what there is
+
+
+def test_a_probe_that_its_rules_keep_from_this_run_is_refused_with_the_word_that_named_it(
+    run: pegboard.Run, local: list[str], capsys: Capture
+) -> None:
+    assert main(["probe", str(run.folder), "sizes", "loss=other", *local]) == 2
+    said = capsys.readouterr().err
+    plan = pegboard.plan(run.folder / "config.yaml")
+    objective = plan.objective.entry.part.name
+    assert "command line, 'loss=other': probe.loss" in said and "expected other" in said
+    assert f"{plan.settings.model.entry.part.name} " in said and f"{plan.spec} {objective}" in said
+    assert main(["probe", str(run.folder), "sizes", f"loss={objective}", *local]) == 0
 
 
 def test_what_is_no_run_is_told(run: pegboard.Run, local: list[str], capsys: Capture) -> None:

@@ -107,8 +107,25 @@ def test_a_penalized_optimum_is_that_of_its_own_objective(root: Path) -> None:
 def test_a_reference_that_fails_leaves_the_run_whole(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = pegboard.train(waves({"name": "exact", "broken": True}), root=root, quiet=True)
     assert run.status == "finished" and run.diagnosis["verdict"]
-    assert run.reference["error"] == "PegboardError: the model is not linear"
-    assert "reference exact failed, and is left out: PegboardError: the model" in capsys.readouterr().err
+    assert run.reference["error"] == "the model is not linear"
+    assert "reference exact failed, and is left out: the model" in capsys.readouterr().err
+
+
+def test_folds_report_the_mean_of_their_optima(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trainer = {"epochs": 1, "device": "cpu", "threads": 1, "folds": 2}
+    run = pegboard.train(waves(trainer=trainer), root=root)
+    beside = [fold.reference for fold in run.folds]
+    for name in ("objective", "optimum", "gap"):
+        assert run.reference[name] == pytest.approx((beside[0][name] + beside[1][name]) / 2)
+    least = sum(one["figures"]["test/loss"] for one in beside) / 2
+    assert run.reference["figures"]["test/loss"] == pytest.approx(least)
+    *_, table = capsys.readouterr().out.split("2 folds: mean")
+    (line,) = [line for line in table.splitlines() if line.startswith("test/loss")]
+    assert line.split()[-1] == f"{least:.4g}" and f"gap {run.reference['gap']:.4g}\n" in table
+    page = (run.folder / "report.html").read_text("utf-8")
+    assert "test, optimum" in page and f"pegboard eval {run.folder}/fold-0 " in page
+    broken = waves({"name": "exact", "broken": True}, trainer=trainer)
+    assert pegboard.train(broken, root=root, quiet=True).reference == {}
 
 
 def mistake(reference: Any, **nodes: Any) -> str:

@@ -147,6 +147,8 @@ def test_missing_runs_are_answered_with_the_nearest(run: pegboard.Run) -> None:
         pegboard.load(run.folder.parent / "lates")
     with pytest.raises(PegboardError, match="holds no checkpoint"):
         pegboard.load(run.folder / "figures")
+    with pytest.raises(PegboardError, match="the newest run in it: .*latest$"):
+        pegboard.load(run.folder.parent)
     shutil.copytree(run.folder / "checkpoints" / "best", run.folder.parent / "alone" / "a" / "b")
     with pytest.raises(PegboardError, match=r"no config.yaml beside"):
         pegboard.load(run.folder.parent / "alone" / "a" / "b")

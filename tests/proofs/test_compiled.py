@@ -65,7 +65,10 @@ def fair(entry: Entry, shelf: Path) -> Config:
 # What cannot be part of a graph, and what is said of it; beside it the run goes on with a smaller one.
 ALONE = {
     "regularizer label_noise": r"regularizers.label_noise \(label_noise, functional.py:\d+\): ",
-    "optimizer lbfgs": "optimizer 'lbfgs' evaluates the loss again inside its update",
+    **{
+        f"optimizer {name}": f"optimizer '{name}' evaluates the loss again inside its update"
+        for name in ("gd", "lbfgs", "nesterov")
+    },
 }
 
 

@@ -111,6 +111,30 @@ def build_bent(config: Bent, context: Context) -> Splits:
 
 
 @dataclass(frozen=True)
+class Cubics:
+    """Noisy values of polynomials of degree 3, one for each output; all of it is the val split too."""
+
+    count: Annotated[int, Ge(2)] = 8192  # training points, uniform between -1 and 1
+    outputs: Annotated[int, Ge(1)] = 64  # polynomials
+    noise: Annotated[float, Ge(0)] = 0.5  # standard deviation
+
+
+def cubics_spec(config: Cubics) -> DataSpec:
+    return DataSpec((Vector(1),), Values(config.outputs))
+
+
+def build_cubics(config: Cubics, context: Context) -> Splits:
+    import torch
+    from pegboard import Resident
+
+    generator = context.generator("points", "cpu")
+    x = 2 * torch.rand(config.count, 1, generator=generator) - 1
+    y = x ** torch.arange(4) @ torch.randn(4, config.outputs, generator=generator)
+    whole = Resident([x], y + config.noise * torch.randn(y.shape, generator=generator))
+    return Splits(spec=cubics_spec(config), train=whole, val=whole)
+
+
+@dataclass(frozen=True)
 class Line:
     """A linear model."""
 
@@ -215,6 +239,7 @@ def pegboard_datasets() -> list[pegboard.Dataset[Any]]:
         pegboard.Dataset("wave", Wave, build_wave, spec=wave_spec),
         pegboard.Dataset("wide", Wide, build_wide),
         pegboard.Dataset("bent", Bent, build_bent),
+        pegboard.Dataset("cubics", Cubics, build_cubics, spec=cubics_spec),
     ]
 
 

@@ -51,7 +51,7 @@ def test_the_result_is_whole(recipe: zoo.Recipe) -> None:
     assert all(len(f["values"]) == len(result["seeds"]) for f in result["figures"].values())
     assert result["versions"].keys() >= {"pegboard", "torch", "python", "pegboard-datasets"}
     assert len(result["data"]) == 64
-    assert all(r["source"] and r["value"] for r in result["reference"].values())
+    assert all(r["source"] and math.isfinite(r["value"]) for r in result["reference"].values())
     assert (recipe.folder / "curves.png").is_file()
 
 
@@ -116,7 +116,7 @@ def test_least_squares_agrees_with_the_closed_form() -> None:
     (x, y), (x_test, y_test) = design(splits.train), design(splits.test)
     best = numpy.linalg.solve(x.T @ x, x.T @ y)
     rmse = float(numpy.sqrt(((x_test @ best - y_test) ** 2).mean()))
-    assert rmse == pytest.approx(recipe.result["reference"]["test/rmse"]["value"], rel=1e-9)
+    assert rmse == pytest.approx(recipe.result["reference"]["test/rmse"]["value"], rel=1e-7)
     assert recipe.result["figures"]["test/rmse"]["mean"] == pytest.approx(rmse, rel=1e-6)
 
 

@@ -78,6 +78,7 @@ class Answers:
             return "outputs with a structure have no constant answer to compare with"
         target = torch.cat(self.targets)
         weight = torch.cat([w.to(target.device, torch.float32) for w in self.weights])
+        target, weight = target[weight != 0], weight[weight != 0]
         if bool((target == target[:1]).all()):
             return "all targets are the same"
         target, weight = _fewer(target, weight, max(math.prod(self.shape), 1))
@@ -115,7 +116,8 @@ def _least(
     weigh = None if even else weight.to(dtype)
     answer = torch.zeros(shape or (1,), dtype=dtype, device=target.device)
     if target.is_floating_point() and target.shape[1:] == answer.shape:
-        answer = (target * weight.to(dtype)[:, None]).sum(0) / weight.sum().to(dtype)
+        known = weight.to(dtype)[:, None] * ~target.isnan()  # a value that is missing is nan
+        answer = (target.nan_to_num() * known).sum(0) / known.sum(0).clamp(min=torch.finfo(dtype).tiny)
     answer.requires_grad_()
     descent = torch.optim.LBFGS([answer], max_iter=100, line_search_fn="strong_wolfe")
     seen: list[float] = []

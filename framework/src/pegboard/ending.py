@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,8 +56,13 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if why:
         console.say(f"stopped early by {why}")
     _show(loop, console, figures, reference or {})
-    for line in _lines(judged, measured, len(loop.splits.train), reference or {}):
-        console.say(line)
+    if judged is not None:
+        console.say(judged_lines(judged))
+    if measured is not None:
+        size = len(loop.splits.train)
+        console.say(f"measured    {measured:,} of the {size:,} training samples, drawn by the seed")
+    if reference is not None and "gap" in reference:
+        console.say(reference_line(reference))
     console.say(f"run folder  {folder}\ncurves      {picture}\nreport      {folder / 'report.html'}")
     summary: dict[str, Any] = {
         "best_step": progress.best_step,
@@ -65,8 +71,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         "figures": _flat({name: figures[name] for name in sorted(figures, key=lambda n: n == "train")}),
     }
     if judged is not None:
-        about = {"gap": judged.gap, "verdict": judged.verdict, "rule": judged.rule}
-        summary["diagnosis"] = {**figures, **about, **({} if measured is None else {"samples": measured})}
+        summary["diagnosis"] = asdict(judged) | ({} if measured is None else {"samples": measured})
     return summary | ({} if reference is None else {"reference": reference})
 
 
@@ -151,7 +156,10 @@ def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, An
     except Halted:
         raise
     except Exception as error:  # the run itself is whole, and says so
-        found["error"] = f"{type(error).__name__}: {error}".split("\n")[0]
+        what = str(error) if isinstance(error, PegboardError) else repr(error).split("\n")[0]
+        found["error"] = " ".join(
+            what.split()
+        )  # of a message for people all lines, as the last say what helps
         console.warn(f"reference {found['name']} failed, and is left out: {found['error']}")
     return found
 
@@ -175,22 +183,19 @@ def _show(
     console.table(title, ["split", *names], rows)
 
 
-def _lines(
-    judged: Diagnosis | None, measured: int | None, size: int, reference: Mapping[str, Any]
-) -> Iterator[str]:
-    """What a person wants to know besides the figures."""
-    if judged is not None:
-        if judged.gap is not None:
-            yield f"gap         {number(judged.gap)} of loss between held-out and training samples"
-        yield f"verdict     {judged}"
-    if measured is not None:
-        yield f"measured    {measured:,} of the {size:,} training samples, drawn by the seed"
-    if "gap" in reference:
-        share = f" ({reference['relative']:.2g} of it)" if "relative" in reference else ""
-        yield (
-            f"reference   {reference['name']}: objective {number(reference['objective'])}, optimum "
-            f"{number(reference['optimum'])}, gap {number(reference['gap'])}{share}"
-        )
+def judged_lines(judged: Diagnosis) -> str:
+    """The gap, where there is one, and the verdict with its rule."""
+    gap = f"gap         {number(judged.gap)} of loss between held-out and training samples\n"
+    return f"{'' if judged.gap is None else gap}verdict     {judged}"
+
+
+def reference_line(reference: Mapping[str, Any]) -> str:
+    """How far what was trained is from the optimum."""
+    share = f", {reference['relative']:.2g} times the optimum" if "relative" in reference else ""
+    return (
+        f"reference   {reference['name']}: objective {number(reference['objective'])}, optimum "
+        f"{number(reference['optimum'])}, gap {number(reference['gap'])}{share}"
+    )
 
 
 def _tables(loop: Loop, split: str) -> dict[str, Table]:

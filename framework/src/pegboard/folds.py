@@ -6,8 +6,9 @@ import json
 import math
 import shlex
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,17 @@ from .config.check import check
 from .config.nodes import Origin, Settings
 from .contracts import RunInfo
 from .data import say_fold
+from .diagnosis import Diagnosis
+from .ending import judged_lines, reference_line
 from .engine.loop import Interrupted
 from .engine.precision import choose_device
 from .loading import read_saved
-from .parts import Context
-from .planning import build
 from .recorded import fold_count, fold_folder, read_object, write_report
-from .report.console import Console
+from .report.console import Console, split_place
 from .report.trackers import Dispatch
 from .run import claimed, write_json
 from .specs import DataSpec
-from .training import begin_run, identity, make_parent, refuse_links, resume_run, run_plan
+from .training import begin_run, identity, make_parent, make_trackers, refuse_links, resume_run, run_plan
 
 LEVEL = 0.95  # of the interval in which the mean lies
 DONE = ("finished", "stopped")
@@ -122,16 +123,47 @@ def _fold(
 def summarize(folder: Path, count: int) -> dict[str, Any]:
     """The summary of all folds: of every figure that they share, the values, the mean and its interval."""
     found = [read_object(fold_folder(folder, number) / "summary.json") or {} for number in range(count)]
-    figures = [one["figures"] for one in found]
-    names = [name for name in figures[0] if all(name in others for others in figures)]
-    described = {name: describe([float(one[name]) for one in figures]) for name in names}
-    return {
+    described = _described([one["figures"] for one in found])
+    summary: dict[str, Any] = {
         "status": "finished",
         "folds": count,
         "seconds": round(sum(float(one.get("seconds", 0.0)) for one in found), 3),
         "figures": {name: of["mean"] for name, of in described.items()},
         "statistics": described,
     }
+    if all("diagnosis" in one for one in found):
+        summary["diagnosis"] = asdict(judge([one["diagnosis"] for one in found]))
+    if all("gap" in one.get("reference", {}) for one in found):
+        summary["reference"] = _beside([one["reference"] for one in found])
+    return summary
+
+
+def _described(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    names = [name for name in figures[0] if all(name in others for others in figures)]
+    return {name: describe([float(one[name]) for one in figures]) for name in names}
+
+
+def judge(found: Sequence[Mapping[str, Any]]) -> Diagnosis:
+    """The diagnosis of most folds, with the mean of their gaps; no verdict where most have none alike."""
+    gaps = [one["gap"] for one in found]
+    gap = None if None in gaps else statistics.fmean(gaps)
+    counts = Counter(one["verdict"] for one in found).most_common()
+    verdict, times = counts[0]
+    if verdict is None and times == len(found):
+        return Diagnosis(gap, None, found[0]["rule"])
+    if verdict is not None and 2 * times > len(found):
+        others = "".join(f", {other or 'no verdict'} in {n}" for other, n in counts[1:])
+        return Diagnosis(gap, verdict, f"in {times} of {len(found)} folds{others}")
+    said = ", ".join(f"{one or 'no verdict'} in {n}" for one, n in counts)
+    return Diagnosis(gap, None, f"{said} of {len(found)} folds")
+
+
+def _beside(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The optima of the folds: the means of what was reached, of what could be, and of their figures."""
+    means = {name: statistics.fmean(one[name] for one in found) for name in ("objective", "optimum", "gap")}
+    figures = {name: of["mean"] for name, of in _described([one["figures"] for one in found]).items()}
+    about = {name: found[0][name] for name in ("name", "formula")}
+    return {**about, **means, "figures": figures}
 
 
 def describe(values: Sequence[float]) -> dict[str, Any]:
@@ -163,11 +195,20 @@ def _mass(angle: float, freedom: int) -> float:
 
 
 def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
-    rows = [
-        [name, of["mean"], of["std"], *of["interval"]] for name, of in summary.get("statistics", {}).items()
-    ]
+    """The statistics, the optimum beside them, and what most folds are judged."""
+    found, reference = summary.get("statistics", {}), summary.get("reference", {})
+    names = sorted(found, key=split_place)
+    rows = [[name, found[name]["mean"], found[name]["std"], *found[name]["interval"]] for name in names]
+    columns = ["figure", "mean", "std", "from", "to"]
+    if reference:
+        columns.append("optimum")
+        rows = [[*row, reference["figures"].get(row[0], "")] for row in rows]
     title = f"{summary['folds']} folds: mean, standard deviation, and the 95 % interval of the mean"
-    console.table(title, ["figure", "mean", "std", "from", "to"], rows)
+    console.table(title, columns, rows)
+    if "diagnosis" in summary:
+        console.say(judged_lines(Diagnosis(**summary["diagnosis"])))
+    if reference:
+        console.say(reference_line(reference))
     console.say(f"run folder  {folder}")
 
 
@@ -176,11 +217,7 @@ def _tell_trackers(
 ) -> None:
     """A run without rows for the means, beside the folds in their group."""
     spec, device = settings.spec or DataSpec(), choose_device(settings.trainer.device)
-    trackers = {
-        key: build(chosen, Context(spec=spec, device=device, key=key, folder=folder))
-        for key, chosen in settings.trackers.items()
-    }
-    dispatch = Dispatch(trackers, console.warn)
+    dispatch = Dispatch(make_trackers(settings, spec, device, folder), console.warn)
     name = identity(folder)["id"]
     info = RunInfo(
         folder=folder,

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .config.alone import insist_on_fit
 from .config.nodes import Chosen
 from .contracts import Objective, Probe, Source, Splits
 from .data import Resident, place
@@ -21,7 +22,7 @@ from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model
 from .nearest import nearest
-from .parts import Context
+from .parts import Context, Facts
 from .planning import build, private_rng, read_data
 
 
@@ -67,8 +68,20 @@ class Trained:
             workers=self.workers,
         )  # fmt: skip
 
-    def probe(self, chosen: Chosen) -> dict[str, float]:
-        """What a probe measures on the model and the splits; what it draws is the same each time."""
+    def probe(self, chosen: Chosen, words: Sequence[str] = ()) -> dict[str, float]:
+        """What a probe measures on the model and the splits; what it draws is the same each time.
+
+        One whose own rules refuse the run is a mistake, told before it measures; `words` gave its fields.
+        """
+        settings = self.plan.settings
+        model: Any = settings.model.entry.part
+        objective: Any = self.plan.objective.entry.part
+        optimizer: Any = settings.optimizer.entry.part
+        tricks = tuple(sorted(c.entry.part.name for c in settings.regularizers.values()))
+        known = Facts(
+            spec=self.plan.spec, model=model, objective=objective, optimizer=optimizer, tricks=tricks
+        )
+        insist_on_fit(chosen, known, f"probe {chosen.entry.part.name!r}, which does not fit the run", words)
         seed = self.plan.settings.seed
         context = Context(
             spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, seed=seed, key="probe"

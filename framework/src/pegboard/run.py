@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 def new_name(root: Path, name: str) -> Path:
     """A path `root/name/<time>-<id>` for a run folder; that it can be made there is seen at once."""
     folder = root / name / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    fresh = [path for path in (folder.parent, *folder.parent.parents) if not path.exists()]
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder.parent, os.W_OK):
+        if not os.access(folder.parent, os.W_OK) and folder.parent.exists():
             raise PermissionError(13, "it is not writable")
+        with suppress(OSError):  # another run begins just now
+            for path in fresh:  # made again with the run: one that does not begin leaves nothing behind
+                path.rmdir()
     except OSError as error:
         raise PegboardError(
             f"cannot make a run folder in {folder.parent}: {error.strerror or error}"

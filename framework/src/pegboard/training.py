@@ -16,7 +16,7 @@ import torch
 from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
-from .contracts import RunInfo, Tracker
+from .contracts import RunInfo, Splits, Tracker
 from .data import Resident, Unreadable, place
 from .ending import finish, report
 from .engine import checkpoint
@@ -37,6 +37,7 @@ from .report.console import Console
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
 from .run import MetricsFile, claimed, make_folder, new_name, signals, write_json
+from .specs import DataSpec
 
 
 class Following:
@@ -211,39 +212,20 @@ def _carry_out(
 
     Returns the number of a signal that came too late to interrupt it, 0 where none did.
     """
-    plan, splits = assembly.plan, assembly.plan.splits
-    assert splits is not None and plan.steps is not None
-    device = assembly.device
-    if where := place(splits, device):
-        console.say(f"data: {where}")
-    for name in ("train", "val", "test") if plan.settings.trainer.channels_last else ():
-        if isinstance(source := getattr(splits, name), Resident):
-            setattr(splits, name, source.channels_last())
-    trackers: dict[str, Tracker] = {
-        key: build(chosen, Context(spec=plan.spec, device=device, key=key, folder=folder))
-        for key, chosen in plan.settings.trackers.items()
-    }
-    dispatch = Dispatch(trackers, console.warn)
+    plan, splits = assembly.plan, _placed(assembly, console)
+    dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)
     if state is not None:
         with _fitting("the checkpoint"):
             loop.load_state_dict(state)
-    with _fitting("environment.json"):
-        surroundings = json.loads((folder / "environment.json").read_text("utf-8"))
-        written = checkpoint.digest(folder / "config.yaml")
-        if surroundings.get("config", written) != written:
-            console.warn(
-                f"{folder / 'config.yaml'} was changed after the run began: its values hold from now on, but "
-                "for what a checkpoint has of the optimizer, and the file alone does not repeat the run"
-            )
     info = RunInfo(
         folder=folder,
         name=plan.settings.name,
         **identity(folder, plan.settings.trainer.fold),
         config=plan.settings.plain,
         plan=text,
-        environment=surroundings,
+        environment=_surroundings(folder, console),
         resumed=state is not None,
         previous=previous,
         warn=console.warn,
@@ -251,22 +233,9 @@ def _carry_out(
     dispatch.send("start", info)
     summary: dict[str, Any] = {"status": "failed"}
     grace = GRACE
-    started, first = time.monotonic(), loop.progress.step
-    console.start(plan.steps, first)
     try:
         with signals(loop):
-            with Profile(loop) if profile else nullcontext() as clock:
-                why = loop.run()
-            seconds = time.monotonic() - started
-            summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
-            if plan.settings.trainer.compile != "off":
-                summary["compiled"] = asdict(loop.compiling.made)
-            summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
-            console.stop()
-            summary |= finish(loop, following, folder, why)
-            if clock is not None:
-                clock.show(console)
-            summary["status"] = "stopped" if why else "finished"
+            _train(loop, following, summary, profile)
             report(folder, text, summary, following)
     except (Interrupted, Halted, KeyboardInterrupt) as error:
         summary["status"], grace = "interrupted", SHORT_GRACE
@@ -289,6 +258,59 @@ def _carry_out(
         with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
             following.file.close()
     return loop.halt
+
+
+def _train(loop: Loop, following: Following, summary: dict[str, Any], profile: bool) -> None:
+    """Train and measure; what came of it is added to the summary as it is known."""
+    console, trainer = following.console, loop.settings.trainer
+    started, first = time.monotonic(), loop.progress.step
+    assert loop.plan.steps is not None
+    console.start(loop.plan.steps, first)
+    with Profile(loop) if profile else nullcontext() as clock:
+        why = loop.run()
+    seconds = time.monotonic() - started
+    summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
+    if trainer.compile != "off":
+        summary["compiled"] = asdict(loop.compiling.made)
+    summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
+    console.stop()
+    summary |= finish(loop, following, loop.folder, why)
+    if clock is not None:
+        clock.show(console)
+    summary["status"] = "stopped" if why else "finished"
+
+
+def _placed(assembly: Assembly, console: Console) -> Splits:
+    """The data where the run wants it, in the layout that it wants."""
+    splits = assembly.plan.splits
+    assert splits is not None
+    if where := place(splits, assembly.device):
+        console.say(f"data: {where}")
+    for name in ("train", "val", "test") if assembly.plan.settings.trainer.channels_last else ():
+        if isinstance(source := getattr(splits, name), Resident):
+            setattr(splits, name, source.channels_last())
+    return splits
+
+
+def make_trackers(settings: Settings, spec: DataSpec, device: str, folder: Path) -> dict[str, Tracker]:
+    """Those that the config names, by their keys."""
+    return {
+        key: build(chosen, Context(spec=spec, device=device, key=key, folder=folder))
+        for key, chosen in settings.trackers.items()
+    }
+
+
+def _surroundings(folder: Path, console: Console) -> dict[str, Any]:
+    """What environment.json says; a config that is another one since then is told."""
+    with _fitting("environment.json"):
+        found: dict[str, Any] = json.loads((folder / "environment.json").read_text("utf-8"))
+        written = checkpoint.digest(folder / "config.yaml")
+        if found.get("config", written) != written:
+            console.warn(
+                f"{folder / 'config.yaml'} was changed after the run began: its values hold from now on, but "
+                "for what a checkpoint has of the optimizer, and the file alone does not repeat the run"
+            )
+    return found
 
 
 def _tell(error: Exception, loop: Loop) -> PegboardError | None:

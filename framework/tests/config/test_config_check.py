@@ -135,7 +135,19 @@ def test_a_trick_for_other_targets_is_told(refuse: Callable[..., list[Any]]) -> 
 def test_no_objective_for_a_target(refuse: Callable[..., list[Any]]) -> None:
     (mistake,) = refuse(with_(data="tags"))
     assert "no installed objective is the default for the target Labels(3)" in mistake.message
-    assert "entropy, margin, squares" in mistake.expected
+    assert mistake.expected == "an objective that takes it; none is installed"
+
+
+def test_without_a_target_only_objectives_that_need_none_are_named(registry: Registry) -> None:
+    data = Dataset("bare", NoKeys, build, spec=lambda config: DataSpec((Vector(2),), None))
+    more = only(data, ObjectivePart("free", NoKeys, build), base=registry)
+    with pytest.raises(ConfigError) as caught:
+        check(with_(data="bare"), registry=more)
+    assert [m.expected for m in caught.value.mistakes] == ["free, by name"]
+    with pytest.raises(ConfigError) as caught:
+        check(with_(data="bare", objective="entropy"), registry=more)
+    (mistake,) = caught.value.mistakes
+    assert mistake.expected == "objectives for data without a target: free" and not mistake.hint
 
 
 def test_several_objectives_for_a_target(registry: Registry) -> None:

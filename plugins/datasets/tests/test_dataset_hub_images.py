@@ -58,6 +58,19 @@ def test_a_folder_of_pictures_has_its_folders_as_classes(hub, tmp_path, mode, ch
     assert torch.equal(number % 2, y)
 
 
+@pytest.mark.catalogue("T108")
+def test_pictures_of_28_by_28_in_ten_classes_need_no_network(hub, tmp_path):
+    for i in range(40):
+        place = tmp_path / "train" / str(i % 10)
+        place.mkdir(parents=True, exist_ok=True)
+        picture(5 * i + 20, size=(28, 28)).save(place / f"{i}.png")
+    splits = hub(path=str(tmp_path), inputs=("image",), target="label", normalize="none")
+    assert splits.spec == DataSpec((Image(1, 28, 28),), Classes(10, tuple("0123456789")), ("image",))
+    x, y = splits.train.inputs[0], splits.train.target
+    assert x.shape[1:] == (1, 28, 28)
+    assert torch.equal(((255 * x[:, 0, 5, 5] - 20) / 5).round().long() % 10, y)
+
+
 def test_names_of_classes_and_pictures_in_bytes(hub, rows_cache, tmp_path):
     path = parquet(tmp_path / "p.parquet", [picture(10 * i) for i in range(20)], [0, 1] * 10)
     fields = {

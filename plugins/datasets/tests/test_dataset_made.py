@@ -124,6 +124,25 @@ def test_noise_has_the_given_deviation():
 
 
 @pytest.mark.catalogue("S3-019")
+@pytest.mark.parametrize("seed", range(5))
+def test_a_line_and_its_noise_are_found_within_three_standard_errors(build, seed):
+    fields = {"features": 1, "samples": 1000, "seed": seed, "val": 0, "test": 0}
+    lines = {}
+    for noise in (0.0, 0.4):
+        splits = build("linear_teacher", noise=noise, **fields)
+        x, y = (t[:, 0].double() for t in (splits.train.inputs[0], splits.train.target))
+        design = torch.stack([x, torch.ones_like(x)], 1)
+        lines[noise] = torch.linalg.lstsq(design, y[:, None]).solution[:, 0]
+        rest = y - design @ lines[noise]
+        if noise == 0:
+            assert rest.square().mean() < 1e-12
+            continue
+        variance = rest.square().sum() / 998
+        assert abs(variance.item() - noise**2) < 3 * noise**2 * math.sqrt(2 / 998)
+        errors = (variance * torch.linalg.inv(design.T @ design).diagonal()).sqrt()
+        assert ((lines[noise] - lines[0.0]).abs() < 3 * errors).all()
+
+
 def test_least_squares_finds_the_linear_teacher_and_the_noise():
     x, y, weight, bias = made.linear_teacher(20000, 5, 2, noise=0.5, generator=stream())
     ones = torch.ones(len(x), 1)

@@ -44,12 +44,21 @@ def test_pictures_are_scaled_by_channel_not_by_pixel(build):
 
 @pytest.mark.catalogue("T002")
 def test_plain_digits_are_within_zero_and_one_with_one_class_each(build):
+    from sklearn.datasets import load_digits
+
     splits = build("digits", normalize="none")
+    everyone, found = load_digits(), []
     for source in (splits.train, splits.val, splits.test):
         x = source.inputs[0]
         assert x.min() >= 0
         assert x.max() <= 1
-        assert source.target.shape == (len(x),)
+        assert source.target.shape == (len(x),) and not source.target.is_floating_point()
+        assert set(source.target.tolist()) == set(range(10))
+        pixels = (16 * x).round().long().flatten(1).tolist()
+        found += [(*row, label) for row, label in zip(pixels, source.target.tolist(), strict=True)]
+    # Each sample of the whole is in one split, with the class that it has there.
+    pairs = zip(everyone.data.astype(int).tolist(), everyone.target.tolist(), strict=True)
+    assert sorted(found) == sorted((*row, label) for row, label in pairs)
 
 
 @pytest.mark.parametrize("how", ["standard", "minmax"])

@@ -95,6 +95,7 @@ def test_clouds_share_their_statistics_to_rounding_and_show_no_structure():
 SHAPES = ("circle", "star", "cross", "stripes", "parabola")
 
 
+@pytest.mark.catalogue("S3-003")
 @pytest.mark.parametrize("kind", SHAPES)
 def test_a_shape_has_the_statistics_of_the_dozen(build, kind):
     x, y = pairs(build("quartet", kind=kind))

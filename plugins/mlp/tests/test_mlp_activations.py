@@ -3,14 +3,14 @@
 import math
 from typing import get_args
 
-import pegboard_mlp
 import pytest
 import torch
+from pegboard_mlp import configs
 from pegboard_mlp.activations import PLAIN, WITH_ALPHA, Polynomial, at_zero, make
 from torch import nn
 from torch.nn import functional as F
 
-NAMES = get_args(pegboard_mlp.Activation)
+NAMES = get_args(configs.Activation)
 X = torch.linspace(-4, 4, 40, dtype=torch.float64).reshape(4, 10)
 
 REFERENCE = {
@@ -50,7 +50,7 @@ REFERENCE = {
 
 def test_the_schema_names_exactly_the_activations_there_are():
     assert sorted(NAMES) == sorted((*PLAIN, *WITH_ALPHA, "abs", "polynomial")) == sorted(REFERENCE)
-    assert sorted(pegboard_mlp.WITH_ALPHA) == sorted(WITH_ALPHA)
+    assert sorted(configs.WITH_ALPHA) == sorted(WITH_ALPHA)
 
 
 def test_every_activation_of_torch_that_maps_vectors_has_a_name():

@@ -87,6 +87,9 @@ def test_networks_that_have_no_exact_sum_or_composition_are_refused():
         add(Mlp(3, [2], 1), Mlp(3, [2], 1, "tanh"))
     with pytest.raises(ValueError, match="where they are equally deep"):
         add(Mlp(3, [2], 1, "tanh"), Mlp(3, [2, 2], 1, "tanh"))
+    for pair in ((Mlp(3, [], 1), Mlp(3, [2], 1, "tanh")), (Mlp(3, [2], 1, "sigmoid"), Mlp(3, [], 1))):
+        with pytest.raises(ValueError, match="where they are equally deep"):
+            add(*pair)  # an affine map is no sum of such units
     with pytest.raises(ValueError, match="not one fixed function"):
         add(Mlp(3, [2], 1, "glu"), Mlp(3, [2], 1, "glu"))
     for form in ("residual", "dense"):
@@ -285,6 +288,9 @@ def test_what_is_made_keeps_precision_activation_and_its_numbers():
     line = affine([[1.0, 2.0, 0.0]], [3.0])
     assert line.hidden == () and line(torch.tensor([[1.0, 1.0, 1.0]])).item() == 6
     close(compose(affine(2 * torch.eye(3), torch.zeros(3)), f)(x), 2 * f(x), 1e-12)
+    # Without hidden layers nothing is of its activation.
+    flat, bent = Mlp(3, [], 2, "tanh").double(), Mlp(3, [4], 2).double()
+    close(add(flat, bent)(x), flat(x) + bent(x), 1e-12)
 
 
 def test_every_helper_is_named_on_the_card():

@@ -11,6 +11,7 @@ import points
 import pytest
 import torch
 from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference, Vector
+from pegboard.cli import main
 from pegboard.config.report import ConfigError
 from pegboard_mlp import reference_configs as configs
 from pegboard_mlp.bases import Polynomial
@@ -195,6 +196,23 @@ def test_ridge_and_lasso_agree_with_scikit_learn() -> None:
         assert torch.equal(head.weight[0] == 0, torch.tensor(other.coef_ == 0))
 
 
+@pytest.mark.parametrize("value", [1e6, 1e30])
+def test_a_ridge_that_leaves_no_weight_is_the_mean(value: float) -> None:
+    x, y = DIABETES[0].double(), DIABETES[1].double().unsqueeze(-1)
+    head = solved(made(RidgeReference, configs.Ridge(value=value)), x, y)
+    assert head.bias.item() == pytest.approx(y.mean().item(), rel=1e-9)
+    assert head.weight.abs().max() < 1e-2
+
+
+def test_an_optimum_that_single_precision_cannot_hold_is_refused_and_not_reported() -> None:
+    x = torch.linspace(0, 1, 21).unsqueeze(-1)
+    train = Batch((x,), torch.cos(4.7 * x) + 0.1 * random(21, 1).float())
+    with pytest.raises(PegboardError, match="lost in rounding.*\n.*basis"):
+        OLS.solve(Polynomial(1, 15, 1), train)
+    better = Polynomial(1, 15, 1, basis="chebyshev", domain=(0.0, 1.0))
+    assert OLS.value(OLS.solve(better, train), train) < 0.01
+
+
 def test_lasso_of_more_features_than_samples_meets_its_conditions_to_the_last_digits() -> None:
     x, value = random(30, 60), 0.02
     y = x[:, :3].sum(1, keepdim=True) + 0.1 * random(30, 2, seed=1)
@@ -283,6 +301,52 @@ def test_logistic_and_softmax_regression_agree_with_scikit_learn() -> None:
     loss.backward()
     assert sum(p.grad.square().sum() for p in model.parameters()) ** 0.5 < 1e-9  # type: ignore[misc, union-attr]
     assert reference.value(model, Batch((x,), y)) == pytest.approx(loss.item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.05])
+@pytest.mark.parametrize("constant", [0.0, 0.1, 123456.7])
+def test_a_constant_feature_changes_no_logistic_regression(value: float, constant: float) -> None:
+    x = random(60, 3)
+    three = (x[:, 0] + random(60, seed=1) > 0).long() + (x[:, 1] + random(60, seed=2) > 0.3).long()
+    longer = torch.cat([x, torch.full((60, 1), constant, dtype=torch.float64)], 1)
+    weight = torch.rand(60, generator=torch.Generator().manual_seed(3))
+    for y, outputs in ((three.clamp(max=1), 1), (three, 3)):
+        reference = made(LogisticReference, configs.Logistic(value))
+        short, long = (solved(reference, inputs, y, outputs, weight=weight) for inputs in (x, longer))
+        torch.testing.assert_close(long.weight[:, :3], short.weight, rtol=0, atol=1e-9)
+        torch.testing.assert_close(long(longer), short(x), rtol=0, atol=1e-9)
+        assert not long.weight[:, 3].any()
+
+
+def test_chances_between_zero_and_one_are_met_exactly() -> None:
+    x, reference = random(40, 2), made(LogisticReference, configs.Logistic())
+    chance = torch.sigmoid(2 * x[:, 0] + 0.3)  # all on the right side of it, and not separated for that
+    pair = torch.stack([1 - chance, chance], 1)
+    head = solved(reference, x, pair)
+    torch.testing.assert_close(head.weight, torch.tensor([[2.0, 0]]).double(), rtol=0, atol=1e-9)
+    assert head.bias.item() == pytest.approx(0.3, abs=1e-9)
+    torch.testing.assert_close(solved(reference, x, pair, 2)(x).softmax(-1), pair, rtol=0, atol=1e-9)
+    labels = made(LogisticReference, configs.Logistic(), DataSpec((Vector(2),), Labels(2)))
+    torch.testing.assert_close(solved(labels, x, pair, 2)(x).sigmoid(), pair, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("classes", "outputs", "said"),
+    [
+        ([1, 1, 1, 1], 1, "every training sample has class 1"),
+        ([0, 0, 0, 0], 1, "no training sample has class 1"),
+        ([0, 2, 0, 2], 3, "no training sample has class 1"),
+    ],
+)
+def test_a_class_that_nobody_has_leaves_no_best_bias(
+    classes: list[int], outputs: int, said: str, value: float
+) -> None:
+    x, y, reference = random(4, 2), torch.tensor(classes), made(LogisticReference, configs.Logistic(value))
+    with pytest.raises(PegboardError, match=f"{said}(.|\n)*every class occurs"):
+        solved(reference, x, y, outputs)
+    if value:
+        assert solved(reference, x, y, outputs, bias=False).weight.isfinite().all()
 
 
 def test_labels_are_as_many_logistic_regressions() -> None:
@@ -393,6 +457,15 @@ def test_a_reference_that_does_not_fit_is_a_mistake_in_the_config(nodes: dict[st
     with pytest.raises(ConfigError, match=said) as error:
         pegboard.plan(config | nodes)
     assert "reference" in str(error.value)
+
+
+def test_check_names_the_reference_of_a_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ridge.yaml"
+    file.write_text("data: linear_teacher\nmodel: linear\noptimizer: sgd\nreference: ridge\n")
+    assert main(["check", str(file)]) == 0
+    assert ["reference", "ridge", "pegboard-mlp"] in [
+        x.split()[:3] for x in capsys.readouterr().out.splitlines()
+    ]
 
 
 def test_a_model_that_is_more_than_its_head_is_refused_by_what_it_has() -> None:

@@ -116,12 +116,25 @@ def test_prototypes_learn_to_tell_clouds_apart(tmp_path):
 
 
 def test_the_number_of_centres_is_the_objectives_or_ones_own():
-    def build(centres, outputs):
-        context = Context(spec=DataSpec((Vector(3),), Classes(2)), outputs=outputs)
+    def build(centres, outputs, target=None):
+        context = Context(spec=DataSpec((Vector(3),), target), outputs=outputs)
         return PARTS["prototypes"].build(PrototypesConfig(centres=centres), context).centres.shape
 
     assert build(None, 5) == (5, 3) and build(7, None) == (7, 3) and build(5, 5) == (5, 3)
+    assert build(None, None, Classes(2)) == (2, 3) and build(7, None, Classes(2)) == (7, 3)
     with pytest.raises(PegboardError, match=r"model\.centres is 7, and the objective reads 5 numbers"):
         build(7, 5)
     with pytest.raises(PegboardError, match="prototypes needs to know how many numbers to predict"):
         build(None, None)
+
+
+def test_clustering_of_known_classes_takes_any_number_of_centres_and_no_other_model():
+    config = {"data": {"name": "blobs", "samples": 60}, "objective": "clustering", "optimizer": "sgd"}
+    for centres in (2, 5):
+        model = {"name": "prototypes", "centres": centres}
+        assert pegboard.plan(config | {"model": model}).explain()
+    for model in ("linear", "mlp"):
+        with pytest.raises(
+            PegboardError, match="distances to centres, and it has none(.|\n)*the model prototypes"
+        ):
+            pegboard.plan(config | {"model": model})

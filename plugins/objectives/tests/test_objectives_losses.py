@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Batch, Classes, Context, DataSpec, Labels, PegboardError, Tokens, Values
+from pegboard import Batch, Classes, Context, DataSpec, Labels, PegboardError, Tokens, Values, Vector
 from pegboard.config.check import ConfigError, check
 from pegboard_objectives import functional as losses
 from pegboard_objectives import measures, pegboard_objectives
@@ -51,7 +51,8 @@ IDS = [f"{name}-{spec}-{'-'.join(map(str, (*fields, *fields.values())))}" for na
 def build(name, spec, device="cpu", **fields):
     part = PARTS[name]
     config = part.config(**fields)
-    outputs = part.outputs(config, spec) if part.outputs else getattr(spec, "size", None)
+    outputs = part.outputs(config, spec) if part.outputs else None
+    outputs = getattr(spec, "size", None) if outputs is None else outputs
     return part.build(config, Context(spec=DataSpec((), spec), outputs=outputs, device=device)), outputs
 
 
@@ -270,8 +271,13 @@ def test_cross_entropy_equals_torch_and_scikit_learn():
 @pytest.mark.catalogue("T003")
 def test_exact_soft_classifier_has_no_cross_entropy():
     objective, _ = build("cross_entropy", CLASSES)
-    target = torch.arange(4)
-    assert objective.loss(1e4 * F.one_hot(target, 4).float(), target) == 0
+    target = torch.randint(4, (50,))
+    exact = losses.one_hot(target, 4, torch.float64)
+    assert torch.equal(exact.sum(-1), torch.ones(50).double()) and (exact.amax(-1) == 1).all()
+    assert torch.equal(exact.argmax(-1), target) and measures.on_simplex(exact, 0.0).all()
+    assert objective.loss(exact.log(), target) == 0  # chances of 1 and 0
+    assert objective.loss(1e4 * exact.float(), target) == 0
+    assert objective.loss(1e4 * exact.float(), exact.float()) == 0
 
 
 def test_class_weights_equal_torch_for_indices_with_sample_weights():
@@ -529,8 +535,12 @@ def test_distances_are_those_of_torch_and_obey_the_triangle_from_one_on():
         assert slack.min() >= -1e-12
     half = [measures.lp_norm(x, 0.5) for x in (a - b, b - c, a - c)]
     assert (half[0] + half[1] - half[2]).min() < -0.1
-    with pytest.raises(ConfigError, match="p"):
-        check({"data": "blobs", "model": "linear", "optimizer": "sgd", "objective": {"name": "lp", "p": 0.5}})
+    config = {"data": "linear_teacher", "model": "linear", "optimizer": "sgd"}
+    with pytest.raises(ConfigError, match=r"expected a number \(at least 1\) or inf"):
+        check(config | {"objective": {"name": "lp", "p": 0.5}})
+    chosen = check(config | {"objective": {"name": "lp", "p": "inf"}}).objective
+    largest = chosen.entry.part.build(chosen.config, Context(spec=DataSpec((Vector(1),), Values(4))))
+    torch.testing.assert_close(largest.loss(a, b), (a - b).abs().amax(-1).mean())
 
 
 def test_powers_of_large_errors_do_not_overflow():

@@ -6,6 +6,9 @@ import pytest
 import torch
 from pegboard import Batch, Classes, Context, DataSpec, Reference
 from pegboard.inference import Trained
+from pegboard_mlp.logistic import LogisticReference
+from pegboard_mlp.modules import LinearModel
+from pegboard_mlp.reference_configs import Logistic
 from pegboard_objectives import measures, pegboard_objectives
 from points import given, run
 from sklearn.datasets import make_blobs
@@ -77,6 +80,7 @@ def test_logistic_regression_on_counts_meets_its_moments(tmp_path):
             "tolerance_change": 1e-12,
         },
         trainer={"epochs": 3, "device": "cpu", "diagnose": False},
+        reference="logistic",
     )
     done = run(config, tmp_path)
     trained = Trained(done.folder)
@@ -93,6 +97,15 @@ def test_logistic_regression_on_counts_meets_its_moments(tmp_path):
     assert apart == pytest.approx(loss - least, abs=1e-4) and apart >= 0
     assert (many * chance).sum().item() == pytest.approx(41, abs=1e-3)
     assert (many * at * chance).sum().item() == pytest.approx(183, abs=4e-3)
+    # The exact optimum in double precision, by the same weights.
+    reference = LogisticReference(Logistic(), Context())
+    best = reference.solve(LinearModel(1, 1).double(), Batch((x,), classes, weights))
+    a, b = (p.item() for p in best.parameters())
+    assert (a, b) == (pytest.approx(1.19113, abs=1e-5), pytest.approx(-3.41185, abs=1e-5))
+    chance = torch.sigmoid(a * at + b)
+    assert (many * chance).sum().item() == pytest.approx(41, abs=1e-7)
+    assert (many * at * chance).sum().item() == pytest.approx(183, abs=1e-7)
+    assert done.summary["reference"]["optimum"] * many.sum().item() == pytest.approx(27.40405, abs=1e-5)
 
 
 @pytest.mark.catalogue("T017")

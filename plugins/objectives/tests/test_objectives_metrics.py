@@ -158,6 +158,19 @@ def test_decision_is_the_argmax_of_logits_and_of_probabilities():
     )
 
 
+def test_all_decide_alike_where_probabilities_round_alike():
+    output = 1e-8 * logits(200, 7).double()
+    target = output.argmax(-1)
+    assert not torch.equal(output.float().softmax(-1).argmax(-1), target)
+    objective = build("cross_entropy", Classes(7), metrics=("accuracy", "ece"))
+    found = measure(objective, output, target)
+    assert found["accuracy"] == 1 and found["ece"] == pytest.approx(6 / 7, abs=1e-6)
+    assert torch.equal(objective.predict(output.float())["class"], target)
+    single = build("binary_cross_entropy", Classes(2))
+    near = torch.tensor([[-1e-9], [0.0], [1e-9]])
+    assert single.predict(near)["class"].tolist() == [0, 0, 1]
+
+
 @pytest.mark.parametrize(("padding", "mark"), [(-1, -100), (0, 0), (0, -100)])
 def test_places_without_a_token_are_not_measured(padding, mark):
     objective = build("cross_entropy", Tokens(6, 5, padding), metrics=CLASS_METRICS, k=3)
@@ -259,7 +272,7 @@ def case(name, spec, chosen, fields, rows=40):
     options = fields if chosen is None else {**fields, "metrics": chosen}
     part = PARTS[name]
     config = part.config(**options)
-    outputs = part.outputs(config, spec) if part.outputs else spec.size
+    outputs = (part.outputs(config, spec) if part.outputs else None) or spec.size
     objective = part.build(config, Context(spec=DataSpec((), spec), outputs=outputs))
     if isinstance(spec, Classes):
         return objective, logits(rows, outputs), indices(spec.count, rows), -100

@@ -134,10 +134,17 @@ def test_small_batches_need_small_rates(tmp_path):
         )
         noise[size] = 0.01 * gradients(x.double(), y.double(), w, batches).var(0).sum().item()
     assert noise[1] / noise[64] == pytest.approx(64, rel=0.25)
-    # Which is what keeps small batches away from the minimum, for every seed.
+    # Which is what keeps small batches away from the minimum, and their error on fresh samples high.
+    fresh, values, _ = problem(4000, 20, seed=5, dtype=torch.float32)
     for seed in range(2):
-        ends = [train(size, 0.02, seed, 6).summary["figures"]["test/loss"] for size in (1, 16)]
-        assert least < ends[1] < ends[0]
+        ends, errors = [], []
+        for size in (1, 4):
+            done = train(size, 0.02, seed, 3)
+            ends.append(done.summary["figures"]["test/loss"])
+            with torch.no_grad():
+                errors.append(regression(done.model(fresh), values).item())
+        assert ends[0] > 1.1 * ends[1] > 1.1 * least
+        assert errors[0] > 1.1 * errors[1] > 1.1  # the noise alone has 1
 
 
 @pytest.mark.catalogue("T079", "T080")

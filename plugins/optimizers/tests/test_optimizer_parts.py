@@ -309,7 +309,7 @@ def test_nothing_decays_unless_a_group_asks_for_it(name):
     assert (decaying < 1).all()
 
 
-@pytest.mark.parametrize("name", ["rprop", "lbfgs", "gd", "nesterov"])
+@pytest.mark.parametrize("name", ["rprop", "lbfgs", "gd", "nesterov", "perceptron"])
 def test_a_decay_that_would_be_ignored_is_an_error(name):
     params = list(network().parameters())
     with pytest.raises(PegboardError, match="has no weight decay of its own"):

@@ -1,8 +1,9 @@
 """Schedules against torch.optim.lr_scheduler, stepped in every update."""
 
 import math
+import operator
 import warnings
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pegboard_optimizers
 import pytest
@@ -190,6 +191,10 @@ def test_inverse_time_as_recursion_and_as_usual():
         expected, rel=1e-9
     )
     assert factors("inverse_time", 3, rate=0.0, recursive=True) == [1, 1, 1]
+    for rate in (2e-3, 9e-4, 1e-6, 1e-14):  # on both sides of where it is computed in another way
+        products = accumulate((1 / (1 + rate * t) for t in range(999)), operator.mul, initial=1.0)
+        found = factors("inverse_time", 1000, rate=rate, recursive=True)
+        assert found == pytest.approx(list(products), rel=1e-10) and max(found) == 1
 
 
 @pytest.mark.catalogue("S3-055")

@@ -11,7 +11,7 @@ import pytest
 from light import loaded
 from pegboard import Context, Facts, PegboardError, RunInfo, Tracker
 from pegboard_wandb import Wandb, build, check, pegboard_trackers
-from pegboard_wandb.tracker import WandbTracker
+from pegboard_wandb.tracker import WandbTracker, shown_name
 
 
 def info(folder: Path) -> RunInfo:
@@ -65,3 +65,14 @@ def test_tracker_that_did_not_start_takes_every_call(tmp_path: Path) -> None:
     tracker.checkpoint(tmp_path, ["last"])
     tracker.figure("curves", tmp_path / "none.png")
     tracker.finish("failed", {})
+
+
+def test_runs_of_a_cross_validation_share_a_name_and_say_which_they_are(tmp_path: Path) -> None:
+    alone = info(tmp_path / "20260101-abc")
+    fold = dataclasses.replace(alone, folder=tmp_path / "abc" / "fold-1", id="abc-fold-1", group="abc")
+    whole = dataclasses.replace(alone, folder=tmp_path / "abc", id="abc", group="abc")
+    assert [shown_name("iris", run) for run in (alone, fold, whole)] == [
+        "iris",
+        "iris fold-1",
+        "iris all folds",
+    ]

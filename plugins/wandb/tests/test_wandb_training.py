@@ -66,12 +66,12 @@ def test_the_summary_has_the_diagnosis_the_reference_and_the_page(
     assert summary["diagnosis/verdict"] == run.diagnosis["verdict"]
     assert summary["diagnosis/rule"] == run.diagnosis["rule"]
     for split in ("train", "val", "test"):
-        assert summary[f"diagnosis/{split}/loss"] == run.figures[f"{split}/loss"]
+        assert summary[f"figures/{split}/loss"] == run.figures[f"{split}/loss"]
     assert summary["diagnosis/gap"] == run.figures["test/loss"] - run.figures["train/loss"]
     assert summary["reference/name"] == "nothing"
     assert summary["reference/gap"] == run.reference["gap"]
     assert summary["reference/figures/test/loss"] == run.reference["figures"]["test/loss"]
-    assert not {"diagnosis", "reference"} & set(summary)
+    assert not {"figures", "diagnosis", "reference"} & set(summary)
     page = summary["report"]
     assert page["_type"] == "html-file"
     (record,) = run.folder.rglob("*.wandb")

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = [("data", settings.data), ("model", settings.model), ("optimizer", settings.optimizer)]
     chosen += [("schedule", settings.schedule)] if settings.schedule else []
     chosen += [("objective", settings.objective)] if settings.objective else []
+    chosen += [("reference", settings.reference)] if settings.reference else []
     chosen += [("regularizer", c) for c in settings.regularizers.values()]
     chosen += [("tracker", c) for c in settings.trackers.values()]
     print(f"{args.config}: ok")

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from ..inference import Trained
     from ..report.console import Console
 
-    figures = Trained(args.run, args.checkpoint, args.device, args.local).probe(chosen)
+    figures = Trained(args.run, args.checkpoint, args.device, args.local).probe(chosen, args.overrides)
     if args.json:
         print(json.dumps(figures))
     else:

@@ -18,6 +18,7 @@ EXAMPLE = """pegboard show models
          pegboard show data moons noise=0.2 --plot"""
 _WIDTH = 100
 _SUFFIXES = (".png", ".svg")
+_CONFIGS = (".yaml", ".yml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +83,10 @@ def _check_words(args: argparse.Namespace) -> None:
 
 def _data(name: str, registry: Registry) -> Iterator[str]:
     """What a data set is; parts of other kinds with this name are left out."""
+    from ..errors import PegboardError
+
+    if name.endswith(_CONFIGS):
+        raise PegboardError(f"the data of a config is drawn: pegboard show data {name} --plot")
     entries = registry.entries("dataset")
     found = [e for e in entries if name in _references(e)]
     for entry in found:
@@ -93,7 +98,8 @@ def _data(name: str, registry: Registry) -> Iterator[str]:
 def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
     """Draw a data set, and say where the picture is."""
     name, *words = args.overrides
-    if name.endswith((".yaml", ".yml")):
+    settings = None
+    if name.endswith(_CONFIGS):
         from ..config.check import check
 
         settings = check(name, words)
@@ -105,11 +111,11 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
         chosen, seed = choose(Dataset, name, words, registry), 0
     path = _picture(args.out, chosen.entry.part.name)
     from ..parts import Context
-    from ..planning import build
+    from ..planning import build, read_data
     from ..report.pictures import draw_data, named
 
     part: Any = chosen.entry.part
-    splits = build(chosen, Context(seed=seed, key="data"))
+    splits = read_data(settings) if settings else build(chosen, Context(seed=seed, key="data"))
     sizes = ", ".join(f"{len(source):,} {split}" for split, source in named(splits).items())
     own = getattr(chosen.config, "seed", None)
     told = textwrap.fill(" ".join((part.name, *words)), 80)
@@ -126,7 +132,7 @@ def _picture(given: str | None, name: str) -> Path:
     from ..errors import PegboardError
 
     path = Path(given or f"{name}.png")
-    if path.suffix not in _SUFFIXES:
+    if path.suffix.lower() not in _SUFFIXES:
         raise PegboardError(f"--out {given}: found no {' or '.join(_SUFFIXES)} at its end: is it a picture?")
     if not path.parent.is_dir():
         raise PegboardError(f"--out {given}: no folder {str(path.parent)!r}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..parts import Part
+from ..parts import Facts, Part
 from ..registry import Registry
-from .fit import facts, own_rules, read_spec
+from .fit import facts, objections, own_rules, read_spec
 from .load import load_part, locate
-from .nodes import Chosen
+from .nodes import Chosen, Origin
 from .places import relocate
 from .report import ConfigError, Mistake
 from .sections import Parts, section
@@ -20,6 +20,10 @@ def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry
     place = "probe" if kind.kind == "probe" else section(kind.kind)  # not all of them stand in configs
     loaded = load_part(place, name, words)
     found: list[Mistake] = []
+    if any(word.startswith("name=") for word in words):
+        found.append(
+            Mistake(path=f"{place}.name", message=f"the name is {name!r} already", expected="fields of it")
+        )
     parts = Parts(registry, found, any_part=True)
     read = parts.read(kind, place, loaded.tree[place])
     reads = {} if read is None else {place: read}
@@ -31,3 +35,20 @@ def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry
         raise ConfigError(mistakes, f"{kind.kind} {name!r}")
     assert read is not None
     return Chosen(key=place, entry=read.entry, config=read.config)
+
+
+def insist_on_fit(chosen: Chosen, known: Facts, title: str, words: Sequence[str] = ()) -> None:
+    """Refuse a part whose own rules say that it does not go with what is known of a run."""
+    named = {word.partition("=")[0]: word for word in words}
+    mistakes = [
+        Mistake(
+            path=f"{chosen.key}.{p.field}" if p.field else chosen.key,
+            message=p.message,
+            expected=p.expected,
+            hint=p.hint,
+            origin=Origin(word=named.get(p.field, chosen.entry.part.name)),
+        )
+        for p in objections(chosen.entry.part, chosen.config, known)
+    ]
+    if mistakes:
+        raise ConfigError(mistakes, title)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
-from ..parts import Facts, Model, ObjectivePart, Optimizer, Problem, Regularizer
+from ..parts import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regularizer
 from ..registry import Entry, Registry
 from ..regularizer import Use, order
 from ..specs import Classes, DataSpec, Spec, fits
@@ -65,12 +65,12 @@ def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -
         return
     kind = read.entry.part.kind
     able = [e.part.name for e in registry.entries(kind) if fits(getattr(e.part, "targets", ()), target)]
-    expected = f"{kind}s for {target}: {listed(able)}" if kind == "objective" else ""
-    hint = (
-        "leave the key 'objective' out to take the one for this target"
-        if kind == "objective"
-        else (f"take it out: {read.path.rpartition('.')[2]}: null")
-    )
+    of = target or "data without a target"
+    expected = f"{kind}s for {of}: {listed(able)}" if kind == "objective" else ""
+    hint = f"take it out: {read.path.rpartition('.')[2]}: null"
+    if kind == "objective":
+        known = isinstance(default_objective(registry, target), Entry)
+        hint = "leave the key 'objective' out to take the one for this target" if known else ""
     message = f"{read.what} works on {_types(accepted)}, but the target of {data} is {target or 'nothing'}"
     yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
 
@@ -122,7 +122,11 @@ def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistak
     made = [e for e in made if registry.indexed(e)] or made
     if len(made) == 1:
         return made[0]
-    every = [registry.reference(e) for e in registry.entries("objective")]
+    every = [
+        registry.reference(e)
+        for e in registry.entries("objective")
+        if fits(getattr(e.part, "targets", ()), target)
+    ]
     if made:
         names = [registry.reference(e) for e in made]
         return Mistake(
@@ -136,7 +140,9 @@ def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistak
     return Mistake(
         path="objective",
         message=f"no installed objective is the default {what}",
-        expected=f"one of {listed(every)}, by name" if every else "an objective; none is installed",
+        expected=f"{'one of ' if every[1:] else ''}{listed(every)}, by name"
+        if every
+        else "an objective that takes it; none is installed",
         hint="list them: pegboard show objectives",
         absent=True,
     )
@@ -172,15 +178,21 @@ def fit_tricks(
             )
 
 
+def objections(part: Part[Any, Any], config: Any, facts: Facts) -> list[Problem]:
+    """What a record's own `check` says."""
+    problems = list(part.check(config, facts) or ()) if part.check is not None else []
+    if bad := [p for p in problems if not isinstance(p, Problem)]:
+        raise TypeError(f"check gave {bad[0]!r}, expected a Problem")
+    return problems
+
+
 def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mistake]:
     """What the records' own `check` functions say."""
     for read in reads:
         if read.entry.part.check is None or read.config is None or read.guessed:
             continue
         try:
-            problems = list(read.entry.part.check(read.config, facts) or ())
-            if bad := [p for p in problems if not isinstance(p, Problem)]:
-                raise TypeError(f"check gave {bad[0]!r}, expected a Problem")
+            problems = objections(read.entry.part, read.config, facts)
         except Exception as error:
             parts.defect(read.entry, read.path, "its check", error)
             continue

@@ -224,7 +224,10 @@ def find(ref: str | Path, which: str = "best") -> Path:
         near = nearest(path.name, siblings)
         hint = f" Did you mean {path.parent / near[0]}?" if near else ""
         raise PegboardError(f"no run or checkpoint at {path}.{hint}\nRuns stand in runs/<name>/<time>-<id>.")
-    raise PegboardError(f"{path} holds no checkpoint: expected a run folder with checkpoints/last in it")
+    newest = f"\nthe newest run in it: {path / 'latest'}" if (path / "latest").exists() else ""
+    raise PegboardError(
+        f"{path} holds no checkpoint: expected a run folder with checkpoints/last in it{newest}"
+    )
 
 
 def find_whole(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:

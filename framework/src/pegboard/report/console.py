@@ -99,6 +99,12 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def split_place(figure: str) -> tuple[int, str]:
+    """Where a figure, or its split, stands among others: those of train, val and test, then the rest."""
+    split, known = figure.partition("/")[0], ("train", "val", "test")
+    return known.index(split) if split in known else len(known), split
+
+
 def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table in plain text."""
     cells = [list(map(str, columns)), *([number(c) for c in row] for row in rows)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from .console import number
+from .console import number, split_place
 
 COLUMNS, ROWS = 40, 200  # of a table that are shown
 STYLE = """
@@ -66,6 +66,8 @@ def _heading(run: Contents) -> Iterator[str]:
     summary, judged = run.summary, _mapping(run.summary.get("diagnosis"))
     status = str(summary.get("status", "unfinished"))
     about = [status]
+    if isinstance(folds := summary.get("folds"), int):
+        about.append(f"{folds} folds in {_cell(summary.get('seconds', '?'))} s")
     if isinstance(steps := summary.get("steps"), int):
         about.append(f"{steps:,} steps in {_cell(summary.get('seconds', '?'))} s")
     if summary.get("best") is not None:
@@ -84,22 +86,30 @@ def _heading(run: Contents) -> Iterator[str]:
 def _figures(run: Contents) -> Iterator[str]:
     figures, judged = _mapping(run.summary.get("figures")), _mapping(run.summary.get("diagnosis"))
     best = _mapping(_mapping(run.summary.get("reference")).get("figures"))
+    spread = _mapping(run.summary.get("statistics"))
     if figures:
-        yield "<h2>Figures</h2>"
+        yield f"<h2>Figures{', means over the folds' if spread else ''}</h2>"
         yield _by_split(figures, best)
     if isinstance(gap := judged.get("gap"), float):
         yield f"<p>generalisation gap: {number(gap)} of loss between held-out and training samples</p>"
     if isinstance(count := judged.get("samples"), int):
         yield f"<p>the training split was measured on {count:,} samples, drawn by the seed</p>"
-    if spread := _mapping(run.summary.get("statistics")):
-        names = ("mean", "std", "interval", "values")
-        rows = [[name, *(_mapping(of).get(n, "") for n in names)] for name, of in spread.items()]
-        yield _table(["figure", *names], rows)
+    if spread:
+        yield "<h2>Over the folds</h2>"
+        rows = [_spread(name, _mapping(spread[name])) for name in sorted(spread, key=split_place)]
+        yield _table(["figure", "mean", "std", "95 % interval of the mean", "fold by fold"], rows)
+
+
+def _spread(name: str, of: Mapping[str, Any]) -> list[Any]:
+    """A figure over the folds."""
+    ends = of.get("interval")
+    interval = " to ".join(map(number, ends)) if isinstance(ends, list) else ""
+    return [name, of.get("mean", ""), of.get("std", ""), interval, of.get("values", "")]
 
 
 def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     """A row for each split, and one for the optimum on it."""
-    splits = sorted({key.partition("/")[0] for key in figures}, key=_place)
+    splits = sorted({key.partition("/")[0] for key in figures}, key=split_place)
     names = list(dict.fromkeys(key.partition("/")[2] for key in figures))
     rows = [
         [split + what, *(found.get(f"{split}/{name}", "") for name in names)]
@@ -108,11 +118,6 @@ def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any]) -> str:
         if found
     ]
     return _table(["split", *names], rows)
-
-
-def _place(split: str) -> tuple[int, str]:
-    known = ("train", "val", "test")
-    return known.index(split) if split in known else len(known), split
 
 
 def _reference(run: Contents) -> Iterator[str]:
@@ -147,7 +152,9 @@ def _tables(run: Contents) -> Iterator[str]:
 def _files(run: Contents) -> Iterator[str]:
     folder, words = shlex.quote(run.folder), [w for path in run.local for w in ("--local", path)]
     local = f" {shlex.join(words)}" if words else ""
-    commands = [f"pegboard {what} {folder}{local}" for what in ("eval", "predict", "resume")]
+    one = f"{folder}/fold-0" if run.summary.get("folds") else folder  # of several none has weights itself
+    places = {"eval": one, "predict": one, "resume": folder}
+    commands = [f"pegboard {what} {place}{local}" for what, place in places.items()]
     yield "<h2>Go on</h2>"
     yield f"<pre>{escape(chr(10).join(commands))}</pre>"
     environment = json.dumps(run.environment, indent=1, default=str) if run.environment else ""

@@ -289,8 +289,9 @@ def _images(figure: Figure, points: list[Points], spec: Spec, target: Spec | Non
 
 
 def _captions(points: Points, target: Spec | None) -> Iterator[str]:
-    """A few words for each sample: its class, its labels or its first value."""
-    if points.target is None or not isinstance(target, Classes | Labels | Values):
+    """A few words for each sample: its class, its labels or its value; none for several values."""
+    several = isinstance(target, Values) and target.size not in (None, 1)
+    if several or points.target is None or not isinstance(target, Classes | Labels | Values):
         yield from [""] * len(points.x)
     elif isinstance(target, Values):
         yield from (f"{value:.3g}" for value in _column(points, 0).tolist())

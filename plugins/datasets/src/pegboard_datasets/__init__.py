@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pegboard import Context, Dataset, DataSpec, ProbePart, Splits, hookimpl
 
 from . import options
+from .deferred import build_of
 from .hub_options import Hub, Input, SplitNames, Target, check_hub, hub_spec
 from .labelling import finished
 from .options import (
@@ -53,28 +54,8 @@ __all__ = [
 ]
 
 
-def _embedded(name: str) -> Callable[[Any, Context], Splits]:
-    """A build function for a data set of scikit-learn, imported when it is called."""
-
-    def build(config: Any, context: Context) -> Splits:
-        from . import embedded
-
-        splits: Splits = getattr(embedded, name)(config, context)
-        return splits
-
-    return build
-
-
-def _made(name: str) -> Callable[[Any, Context], Splits]:
-    """A build function for a made data set, imported when it is called."""
-
-    def build(config: Any, context: Context) -> Splits:
-        from . import made_splits
-
-        splits: Splits = getattr(made_splits, name)(config, context)
-        return splits
-
-    return build
+_embedded = partial(build_of, "embedded")
+_made = partial(build_of, "made_splits")
 
 
 def _hub(config: Hub, context: Context) -> Splits:

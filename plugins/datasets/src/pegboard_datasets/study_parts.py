@@ -8,22 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pegboard import Context, Dataset, DataSpec, Probe, ProbePart, Splits
 
 from . import study_options as options
+from .deferred import build_of
 from .options import MadeClasses, check_classes, check_cut
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def _build(name: str) -> Callable[[Any, Context], Splits]:
-    """A build function, imported when it is called."""
-
-    def build(config: Any, context: Context) -> Splits:
-        from . import studies
-
-        splits: Splits = getattr(studies, name)(config, context)
-        return splits
-
-    return build
 
 
 def _part(
@@ -32,9 +21,8 @@ def _part(
     stated = spec if callable(spec) else lambda config: spec
     check = check_classes if issubclass(config, MadeClasses) else check_cut
     trial = {} if config is options.Quartet else {"samples": 60}  # few suffice to try it
-    return Dataset(
-        name, config, _build(name), spec=stated, trial=lambda folder: trial, **{"check": check, **more}
-    )
+    build = build_of("studies", name)
+    return Dataset(name, config, build, spec=stated, trial=lambda folder: trial, **{"check": check, **more})
 
 
 def _plot(name: str) -> Callable[[Splits, Figure], None]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from math import comb
 from typing import TYPE_CHECKING, Any
 
-from pegboard import Context, Image, Model, PegboardError, Probe, ProbePart, Series, Vector, hookimpl
+from pegboard import (
+    Classes,
+    Context,
+    Image,
+    Model,
+    PegboardError,
+    Probe,
+    ProbePart,
+    Series,
+    Vector,
+    hookimpl,
+)
 
 from .checks import check_input, check_mlp, check_polynomial, check_threshold
 from .configs import Activation, Form, Gradients, Linear, Mlp, Polynomial, Prototypes, SineTrend, Threshold
@@ -130,6 +141,9 @@ def build_prototypes(config: Prototypes, context: Context) -> nn.Module:
     from .units import Prototypes as Module
 
     inputs, count = input_size("prototypes", context), config.centres
+    target = context.spec.target
+    if count is None and context.outputs is None and isinstance(target, Classes):
+        count = target.size  # where any number will do, that of the classes is the first guess
     if count is None:
         count = sizes("prototypes", context)[1]
     if context.outputs not in (None, count):

@@ -9,7 +9,8 @@ from typing import Any
 
 from pegboard import Facts, Problem
 
-from .configs import MONOMIALS, POSITIVE_ALPHA, WITH_ALPHA, Mlp, Polynomial, Threshold
+from .configs import MONOMIALS, POSITIVE_ALPHA, WITH_ALPHA, Mlp, Polynomial, Prototypes, Threshold
+from .reference_configs import DISTANCES
 
 
 def check_input(config: Any, facts: Facts) -> Iterable[Problem]:
@@ -18,6 +19,16 @@ def check_input(config: Any, facts: Facts) -> Iterable[Problem]:
         yield Problem(
             f"it reads one input, and the data gives {len(facts.spec.inputs)}: {facts.spec}",
             expected="data with one input",
+        )
+    if (
+        facts.objective is not None
+        and facts.objective.name in DISTANCES
+        and not isinstance(config, Prototypes)
+    ):
+        yield Problem(
+            f"{facts.objective.name} reads minus the squared distances to centres, and it has none",
+            "name",
+            expected="the model prototypes",
         )
 
 

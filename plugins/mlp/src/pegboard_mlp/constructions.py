@@ -148,7 +148,8 @@ def add(f: Mlp, g: Mlp) -> Mlp:
     if _sizes(f) != _sizes(g):
         raise ValueError(f"networks of {_sizes(f)} and {_sizes(g)} inputs and outputs have no sum")
     count = max(depth(f), depth(g))
-    one, two = _deepened(f, count), _deepened(g, count)
+    like = f if f.hidden else g
+    one, two = (_deepened(model, count, like.activation) for model in (f, g))
     (w, b), (v, c) = one[-1], two[-1]
     if count == 1:
         return _like(f, [(w + v, b + c)])
@@ -156,7 +157,7 @@ def add(f: Mlp, g: Mlp) -> Mlp:
         (_blocks(p, q) if at else torch.cat((p, q)), torch.cat((r, s)))
         for at, ((p, r), (q, s)) in enumerate(zip(one[:-1], two[:-1], strict=True))
     ]
-    return _like(f if f.hidden else g, [*joined, (torch.cat((w, v), 1), b + c)])
+    return _like(like, [*joined, (torch.cat((w, v), 1), b + c)])
 
 
 def compose(f: Mlp, g: Mlp) -> Mlp:
@@ -240,13 +241,13 @@ def _like(model: Mlp, made: Sequence[Layer]) -> Mlp:
     ).to(model.head.weight.device)
 
 
-def _deepened(model: Mlp, count: int) -> list[Layer]:
-    """The layers of the same function in `count` of them."""
+def _deepened(model: Mlp, count: int, activation: str) -> list[Layer]:
+    """The layers of the same function in `count` of them, for a network of this activation."""
     found = layers(model)
     if len(found) == count:
         return found
-    if model.activation != "relu":
-        raise ValueError(f"networks of {model.activation} have a sum where they are equally deep")
+    if activation != "relu":
+        raise ValueError(f"networks of {activation} have a sum where they are equally deep")
     *body, (weight, bias) = found
     if not body:
         one = torch.eye(weight.shape[1], dtype=torch.float64)

@@ -10,6 +10,9 @@ import torch.nn.functional as F
 from pegboard import Batch, PegboardError, Reference
 from torch import Tensor, nn
 
+# What rounding may add to an optimum: shares of it, and of what no weights at all cost.
+ROUNDED, TINY = 1e-3, 1e-9
+
 
 @dataclass
 class Design:
@@ -131,7 +134,18 @@ class LinearReference(Reference):
         return 0.0
 
     def solve(self, model: nn.Module, train: Batch) -> nn.Module:
-        return filled(model, *self.fit(design(model, train, self.name)), self.name)
+        weight, bias = self.fit(design(model, train, self.name))
+        best = filled(model, weight, bias, self.name)
+        exact = self.value(filled(precise(model), weight, bias, self.name), train)
+        without = filled(precise(model), weight * 0, None if bias is None else bias * 0, self.name)
+        most = exact + ROUNDED * abs(exact) + TINY * abs(self.value(without, train))
+        if (found := self.value(best, train)) > most:
+            raise PegboardError(
+                f"{self.name}: the optimum {exact:.4g} is lost in rounding: its weights, in the precision "
+                f"of the model, give {found:.4g}.\nThe features are nearly dependent: standardise them, "
+                "leave some out, or choose another basis, as for a polynomial model.basis=chebyshev."
+            )
+        return best
 
     @torch.no_grad()
     def value(self, model: nn.Module, train: Batch) -> float:

@@ -13,6 +13,7 @@ from .reference_configs import Logistic
 TOLERANCE = 1e-9  # norm of the gradient at the optimum, for features of size 1
 STEPS = 200  # of Newton's method; 10 to 20 is usual
 DENSE = 1500  # parameters up to which the Hessian is a matrix, and beyond which only its products are formed
+CONSTANT = 1e-12  # deviation of a feature, as a share of its size, up to which it is a constant
 SETTLED = 1e-3  # change of a logit in one more step, above which weights are on their way to infinity
 
 
@@ -92,11 +93,12 @@ class Likelihood:
     def separated(self, w: Tensor) -> bool:
         """Whether every sample is decided right, so that weights twice as large are better still."""
         logits = self.x @ w
+        # A target between 0 and 1 is missed by logits that are too large, on the right side too.
+        hard = bool(((self.target == 0) | (self.target == 1)).all())
         if not self.softmax:
-            return bool(((logits > 0) == (self.target > 0.5)).all() and (logits != 0).all())
+            return hard and bool(((logits > 0) == (self.target > 0.5)).all() and (logits != 0).all())
         right = self.target.argmax(-1, keepdim=True)
         others = logits.scatter(-1, right, float("-inf")).max(-1, keepdim=True).values
-        hard = bool((self.target.max(-1).values == 1).all())
         return hard and bool((logits.gather(-1, right) > others).all())
 
 
@@ -169,14 +171,30 @@ class LogisticReference(LinearReference):
     def penalty(self, head: nn.Linear) -> float:
         return self.strength / 2 * float(head.weight.double().square().sum())
 
+    def refuse_absent(self, data: Design) -> None:
+        """A class that no sample has, or all have, has no best bias: further away is always better."""
+        share = data.share @ self.target(data)
+        for what, sure in (("no", share == 0), ("every", share >= 1 - 1e-12)):
+            if bool(sure.any()) and not (self.softmax(data) and what == "every"):
+                name = "label" if self.labels else "class"
+                number = int(sure.nonzero()[0, 0]) if data.outputs > 1 else 1
+                raise PegboardError(
+                    f"logistic: {what} training sample has {name} {number}, so that a bias further away is "
+                    "always better and there is no optimum.\n"
+                    f"Use data in which every {name} occurs, or give the model no bias."
+                )
+
     def fit(self, data: Design) -> tuple[Tensor, Tensor | None]:
         # In units of its deviation each feature is as steep as the others, and the optimum is the same.
         middle = data.share @ data.x if data.bias else torch.zeros_like(data.x[0])
-        scale = (data.share @ (data.x - middle).square()).sqrt()
-        scale = torch.where(scale > 0, scale, 1.0)
-        x = (data.x - middle) / scale
+        x = data.x - middle
+        scale = (data.share @ x.square()).sqrt()
+        flat = scale <= CONSTANT * data.x.abs().amax(0)  # all that varies is rounding
+        scale = torch.where(flat, 1.0, scale)
+        x = torch.where(flat, 0.0, x) / scale
         penalties = self.strength / scale.square()
         if data.bias:
+            self.refuse_absent(data)
             x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
             penalties = torch.cat([penalties, torch.zeros_like(penalties[:1])])
         problem = Likelihood(x, self.target(data), data.share, penalties, self.softmax(data))

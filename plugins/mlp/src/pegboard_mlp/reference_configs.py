@@ -153,40 +153,76 @@ def check_two(name: str, config: Any, facts: Facts) -> Iterable[Problem]:
     yield from _target(facts, name, (Classes,), two=True)
 
 
-def _build(module: str, name: str) -> Callable[[Any, Context], Probe]:
-    """A build function that imports torch when it is called."""
+def build_least_squares(config: LeastSquares, context: Context) -> Probe:
+    from .squares import LeastSquaresReference
 
-    def build(config: Any, context: Context) -> Probe:
-        import importlib
-
-        made: Probe = getattr(importlib.import_module(f".{module}", __package__), name)(config, context)
-        return made
-
-    return build
+    return LeastSquaresReference(config, context)
 
 
-def _reference(name: str, config: type[Any], module: str, made: str, **more: Any) -> ProbePart[Any]:
+def build_ridge(config: Ridge, context: Context) -> Probe:
+    from .squares import RidgeReference
+
+    return RidgeReference(config, context)
+
+
+def build_lasso(config: Lasso, context: Context) -> Probe:
+    from .squares import LassoReference
+
+    return LassoReference(config, context)
+
+
+def build_logistic(config: Logistic, context: Context) -> Probe:
+    from .logistic import LogisticReference
+
+    return LogisticReference(config, context)
+
+
+def build_svm(config: Svm, context: Context) -> Probe:
+    from .svm import SvmReference
+
+    return SvmReference(config, context)
+
+
+def build_kmeans(config: Kmeans, context: Context) -> Probe:
+    from .kmeans import KmeansReference
+
+    return KmeansReference(config, context)
+
+
+def build_margin(config: Margin, context: Context) -> Probe:
+    from .margins import MarginProbe
+
+    return MarginProbe(config, context)
+
+
+def build_version_space(config: VersionSpace, context: Context) -> Probe:
+    from .margins import VersionSpaceProbe
+
+    return VersionSpaceProbe(config, context)
+
+
+def _reference(
+    name: str, config: type[Any], build: Callable[[Any, Context], Probe], **more: Any
+) -> ProbePart[Any]:
     check = more.pop("check", partial(check_fit, name))
-    return ProbePart(name, config, _build(module, made), check=check, reference=True, **more)
+    return ProbePart(name, config, build, check=check, reference=True, **more)
 
 
 def probes() -> list[ProbePart[Any]]:
     """Every probe of this plugin."""
     return [
-        _reference("least_squares", LeastSquares, "squares", "LeastSquaresReference"),
-        _reference("ridge", Ridge, "squares", "RidgeReference"),
-        _reference("lasso", Lasso, "squares", "LassoReference"),
+        _reference("least_squares", LeastSquares, build_least_squares),
+        _reference("ridge", Ridge, build_ridge),
+        _reference("lasso", Lasso, build_lasso),
         # Without decay classes that can be separated have no optimum, or one that only they have.
-        _reference(
-            "logistic", Logistic, "logistic", "LogisticReference", trial=lambda folder: {"value": 0.1}
-        ),
-        _reference("svm", Svm, "svm", "SvmReference", trial=lambda folder: {"value": 0.1}),
-        _reference("kmeans", Kmeans, "kmeans", "KmeansReference", check=check_kmeans),
-        ProbePart("margin", Margin, _build("margins", "MarginProbe"), check=partial(check_two, "margin")),
+        _reference("logistic", Logistic, build_logistic, trial=lambda folder: {"value": 0.1}),
+        _reference("svm", Svm, build_svm, trial=lambda folder: {"value": 0.1}),
+        _reference("kmeans", Kmeans, build_kmeans, check=check_kmeans),
+        ProbePart("margin", Margin, build_margin, check=partial(check_two, "margin")),
         ProbePart(
             "version_space",
             VersionSpace,
-            _build("margins", "VersionSpaceProbe"),
+            build_version_space,
             check=partial(check_two, "version_space"),
         ),
     ]

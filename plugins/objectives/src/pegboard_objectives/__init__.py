@@ -34,7 +34,7 @@ from .checks import (
 
 Positive = Annotated[float, Gt(0)]
 Positives = Annotated[tuple[Positive, ...], Length(1)]
-Power = Annotated[float, Ge(1)]
+Power = Annotated[float, Ge(1)] | Literal["inf"]
 Measure = Literal["r2", "mae", "rmse", "mse", "max_error", "lp"]
 Score = Literal["accuracy", "topk", "f1", "auroc"]
 Chance = Literal["accuracy", "topk", "f1", "auroc", "ece", "entropy"]
@@ -106,7 +106,7 @@ class Huber:
 class Lp:
     """Distance of the values of a sample from its targets: the root of a sum of powers."""
 
-    p: Power = 2.0  # the power, and that of the metric lp; .inf is the largest error
+    p: Power = 2.0  # the power, and that of the metric lp; inf is the largest error
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
     metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
 
@@ -163,6 +163,10 @@ def _check_values(config: L1 | Huber | Lp, facts: Facts) -> Iterator[Problem]:
 
 def _one_output(config: BinaryCrossEntropy, target: Spec) -> int | None:
     return target.size if isinstance(target, Labels) else 1
+
+
+def _any_number(config: Clusters, target: Spec) -> None:
+    """The model says how many centres there are, whatever the classes that they are compared with."""
 
 
 def _one_for_two(config: Brier | Hinge | Perceptron, target: Spec) -> int | None:
@@ -235,5 +239,5 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             targets=(Classes,),
             outputs=_one_for_two,
         ),
-        ObjectivePart("clustering", Clusters, _build("clustering")),
+        ObjectivePart("clustering", Clusters, _build("clustering"), outputs=_any_number),
     ]

@@ -78,7 +78,7 @@ def _regression(name: str, loss: Loss, config: Mse | L1 | Huber, context: Contex
 
 
 def lp(config: Lp, context: Context) -> Objective:
-    full = partial(losses.lp_distance, p=config.p, missing=config.missing)
+    full = partial(losses.lp_distance, p=float(config.p), missing=config.missing)
     return _values("lp", full, config, context, True)
 
 
@@ -86,7 +86,7 @@ def _values(name: str, full: Loss, config: Mse | L1 | Huber | Lp, context: Conte
     target = context.spec.target
     assert isinstance(target, Values)
     return Regression(
-        name, full, target, metrics=config.metrics, p=config.p, missing=config.missing, whole=whole
+        name, full, target, metrics=config.metrics, p=float(config.p), missing=config.missing, whole=whole
     )
 
 

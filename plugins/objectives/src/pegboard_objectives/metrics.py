@@ -88,8 +88,8 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
 
     def confidence(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
-        chance, decision = logits.float().softmax(-1).max(-1)
-        return chance, decision == index, index != IGNORED
+        # Of classes whose probabilities round alike, the first would win, and not the one that is decided.
+        return logits.float().softmax(-1).amax(-1), logits.argmax(-1) == index, index != IGNORED
 
     def spread(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)

@@ -156,8 +156,7 @@ class Classification(Supervised):
             best = logits.topk(2, -1)
             # How far the class is ahead of the next one.
             return {"class": best.indices[..., 0], "margin": best.values[..., 0] - best.values[..., 1]}
-        probability, index = logits.softmax(-1).max(-1)
-        return {"class": index, "probability": probability}
+        return {"class": logits.argmax(-1), "probability": logits.softmax(-1).amax(-1)}
 
     def tables(self, output: Any, target: Tensor) -> dict[str, Table]:
         if isinstance(self.target, Tokens) or self.classes > LARGEST_TABLE:

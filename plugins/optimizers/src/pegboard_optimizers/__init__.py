@@ -39,9 +39,9 @@ def functional(optimizer: torch.optim.Optimizer, traced: bool) -> Update | None:
 
 
 def build_perceptron(config: configs.Perceptron, context: Context) -> Factory:
-    from .perceptron import PerceptronRule
+    from . import factories
 
-    return partial(PerceptronRule, lr=config.lr)
+    return partial(factories.perceptron, config)
 
 
 def perceptron_update(optimizer: torch.optim.Optimizer, traced: bool) -> Update | None:

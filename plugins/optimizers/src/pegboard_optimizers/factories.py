@@ -9,8 +9,9 @@ import torch
 from pegboard import PegboardError
 
 from . import descent
-from .configs import Gd, Lbfgs, Muon, Nesterov
+from .configs import Gd, Lbfgs, Muon, Nesterov, Perceptron
 from .muon import MuonAdamW
+from .perceptron import PerceptronRule
 
 Groups = list[dict[str, Any]]
 
@@ -130,6 +131,12 @@ def nesterov(config: Nesterov, groups: Groups) -> torch.optim.Optimizer:
     """Nesterov's accelerated gradient."""
     refuse_decay("nesterov", groups)
     return descent.Nesterov([dict(g) for g in groups], config.lr, config.momentum)
+
+
+def perceptron(config: Perceptron, groups: Groups) -> torch.optim.Optimizer:
+    """The perceptron's rule."""
+    refuse_decay("perceptron", groups)
+    return PerceptronRule(groups, config.lr)
 
 
 def lbfgs(config: Lbfgs, groups: Groups) -> torch.optim.Optimizer:

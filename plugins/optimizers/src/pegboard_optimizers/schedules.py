@@ -131,8 +131,13 @@ def recursive_inverse_time(step: int, rate: float, power: float = 1.0) -> float:
     if rate == 0 or step == 0:
         return 1.0
     # The product of (1 + rate s) for 0 <= s < step, through the gamma function.
-    logarithm = step * math.log(rate) + math.lgamma(step + 1 / rate) - math.lgamma(1 / rate)
-    return math.exp(-power * logarithm)
+    if rate >= 1e-3:
+        logarithm = step * math.log(rate) + math.lgamma(step + 1 / rate) - math.lgamma(1 / rate)
+    else:  # whose logarithms are too large to be told apart here: the sum of log(1 + rate s) as an integral
+        far = rate * step
+        logarithm = ((1 + far) * math.log1p(far) - far) / rate - math.log1p(far) / 2
+        logarithm -= rate * far / (1 + far) / 12
+    return math.exp(-power * max(logarithm, 0.0))
 
 
 def one_cycle(

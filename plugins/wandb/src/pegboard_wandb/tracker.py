@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PICTURES = {".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp"}
 PAGES = {".html", ".svg"}
-APART = ("diagnosis", "reference")  # of a summary, whose figures stand by themselves: diagnosis/gap
+APART = ("figures", "diagnosis", "reference")  # of a summary: what they hold stands by itself, diagnosis/gap
 EXIT = {"finished": 0, "stopped": 0, "interrupted": 255}  # any other status has failed: 1
 
 
@@ -159,7 +159,7 @@ class WandbTracker(Tracker):
             project=self.config.project or self._session.project or "pegboard",
             entity=self.config.entity,
             id=identity,
-            name=_shown(self.config.display_name or run.name, run),
+            name=shown_name(self.config.display_name or run.name, run),
             group=self.config.group or run.group or None,
             tags=self.config.tags,
             notes=self.config.notes,
@@ -240,9 +240,11 @@ class WandbTracker(Tracker):
             self._tell(text)
 
 
-def _shown(name: str, run: RunInfo) -> str:
-    """The name of a run; those of a cross-validation share it, so each adds the name of its folder."""
-    return f"{name} {run.folder.name}" if run.group else name
+def shown_name(name: str, run: RunInfo) -> str:
+    """The name of a run; those of a cross-validation share it, so each says which one it is."""
+    if not run.group:
+        return name
+    return f"{name} all folds" if run.id == run.group else f"{name} {run.folder.name}"
 
 
 def require() -> None:
