@@ -50,7 +50,13 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 6
 
 
-@EACH
+@pytest.mark.parametrize(  # an environment for each takes a while: two in every run, the others as a proof
+    "folder",
+    [
+        pytest.param(f, marks=[pytest.mark.prove] if at > 1 else [], id=f.name)
+        for at, f in enumerate(EXAMPLES)
+    ],
+)
 def test_own_tests_pass_beside_the_core_alone(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
     wheel = wheels[table(folder)["name"]]
     declared = [wheels[r.name] for r in requirements(wheel) if r.name in wheels]

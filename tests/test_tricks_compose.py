@@ -199,7 +199,9 @@ def test_the_printed_trace_is_that_of_a_run(
     teacher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recorded from outside: by methods of tricks, modules that hang, autograd and the optimizer."""
-    given = config(regularizers=tricks(teacher, STRENGTHS), trainer={"steps": 1, "device": "cpu"})
+    given = config(
+        regularizers=tricks(teacher, STRENGTHS), trainer={"steps": 1, "device": "cpu", "diagnose": False}
+    )
     printed = pegboard.plan(given).trace("meta")
     events: list[str] = []
     hung: dict[int, str] = {}

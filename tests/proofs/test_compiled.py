@@ -270,6 +270,7 @@ def test_a_command_without_a_compiler_goes_on_and_says_so(tmp_path: Path) -> Non
     assert "compile: nothing is compiled, because No working C++ compiler found" in done.stdout + done.stderr
 
 
+@pytest.mark.prove
 @pytest.mark.usefixtures("compiler")
 def test_how_many_updates_a_call_makes_changes_no_bit(shelf: Path, tmp_path: Path) -> None:
     given = all_tricks(shelf)

@@ -30,6 +30,7 @@ def test_runs_killed_at_random_instants_end_as_if_nobody_had_touched_them(tmp_pa
     assert make_kills(tmp_path / "kills", 4, 7)["kills"] == 4
 
 
+@pytest.mark.prove
 def test_a_command_that_was_killed_is_resumed_by_a_command(tmp_path: Path) -> None:
     slow = {**kills.CONFIG["regularizers"], "journal": {"pause": 0.02}}
     given = {**kills.CONFIG, "regularizers": slow, "plugins": {"local": kills.LOCAL}}

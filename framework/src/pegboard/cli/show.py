@@ -181,7 +181,7 @@ def _kind(kind: str, registry: Registry) -> Iterator[str]:
     yield f"{kind}s"
     names = [registry.reference(e) for e in entries]
     wide = max((len(n) for n in names), default=0)
-    room = _WIDTH - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6
+    room = max(_WIDTH - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6, 20)
     for name, entry in zip(names, entries, strict=True):
         yield f"  {name:<{wide}}  {_cut(entry.part.summary, room):<{room}}  {entry.plugin.dist}"
     if not entries:

@@ -38,6 +38,10 @@ def conformance(
     @pytest.mark.parametrize("case", cases, ids=[case.id for case in cases])
     def test_part(case: Case, request: pytest.FixtureRequest) -> None:
         outcome = case.run()
+        if case is cases[-1]:
+            from .checks.building import end_workers
+
+            end_workers()
         if outcome.status == "skipped":
             pytest.skip(outcome.message)
         if outcome.status == "declared":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import multiprocessing
@@ -214,12 +215,24 @@ def works_in_spawned_workers(subject: Subject) -> None:
     if subject.plugin.version == "local":
         raise Skipped("it can be sent to a worker, but a local file is no module that one could import")
     try:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as elsewhere:
-            there = elsewhere.submit(_read_there, source, rows).result()
+        there = _elsewhere().submit(_read_there, source, rows).result()
     except Exception as error:
         raise Failed(f"{subject.what}: reading in a worker fails: {type(error).__name__}: {error}") from error
     if list(unequal(list(_rows(source, rows)), list(there))):
         raise Failed(f"{subject.what}: a worker reads other samples than the process itself")
+
+
+@functools.cache
+def _elsewhere() -> ProcessPoolExecutor:
+    """One process for all data sets of a plugin, for it takes seconds to start."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
+def end_workers() -> None:
+    """End the process that samples were read in."""
+    if _elsewhere.cache_info().currsize:
+        _elsewhere().shutdown()
+        _elsewhere.cache_clear()
 
 
 def _read_there(source: Source, rows: list[int]) -> tuple[Any, ...]:
