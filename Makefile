@@ -34,7 +34,7 @@ coverage: $(READY) ## the same with coverage of the core, which takes half as lo
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov $(ARGS)
 
 prove: $(READY) ## run the long proofs of docs/reliability.md, and write their result there
-	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs tests/test_examples.py
+	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs tests/test_examples.py tests/test_scaffold.py tests/test_tricks_compose.py
 
 lint: $(READY) ## ruff and mypy --strict on the core and every plugin
 	@$(BIN)/ruff check .

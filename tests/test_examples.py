@@ -18,6 +18,13 @@ from sandbox import PROJECTS, ROOT, Sandbox, build_wheels, requirements
 GUIDE = ROOT / "docs" / "examples"
 EXAMPLES = sorted(path.parent for path in GUIDE.glob("plugins/*/pyproject.toml"))
 EACH = pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+SOME = pytest.mark.parametrize(  # they take a while: two in every run, the others as a proof
+    "folder",
+    [
+        pytest.param(f, marks=[pytest.mark.prove] if at > 1 else [], id=f.name)
+        for at, f in enumerate(EXAMPLES)
+    ],
+)
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}  # as installed: only the first call compiles
 BLOCK = re.compile(r"^```(python|yaml)\n(?:# ([\w.-]+)\n)?(.*?)^```$", re.M | re.S)
 
@@ -50,13 +57,7 @@ def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 6
 
 
-@pytest.mark.parametrize(  # an environment for each takes a while: two in every run, the others as a proof
-    "folder",
-    [
-        pytest.param(f, marks=[pytest.mark.prove] if at > 1 else [], id=f.name)
-        for at, f in enumerate(EXAMPLES)
-    ],
-)
+@SOME
 def test_own_tests_pass_beside_the_core_alone(folder: Path, wheels: dict[str, Path], tmp_path: Path) -> None:
     wheel = wheels[table(folder)["name"]]
     declared = [wheels[r.name] for r in requirements(wheel) if r.name in wheels]
@@ -71,7 +72,7 @@ def test_own_tests_pass_beside_the_core_alone(folder: Path, wheels: dict[str, Pa
     assert re.search(r"\d\d+ passed", outcome.stdout), outcome.stdout
 
 
-@EACH
+@SOME
 def test_config_of_its_card_trains(folder: Path, together: Sandbox, tmp_path: Path) -> None:
     trained = 0
     for language, name, text in BLOCK.findall((folder / "README.md").read_text("utf-8")):

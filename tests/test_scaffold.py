@@ -38,6 +38,10 @@ NAMES = {
     "recipe": "first-one",
 }
 EACH = pytest.mark.parametrize("kind", KINDS)
+OFTEN = ("model", "regularizer", "dataset", "tracker")  # tried in every run, the other kinds as a proof
+SOME = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in OFTEN else [pytest.mark.prove]) for kind in KINDS]
+)
 BESIDE = [
     ROOT / "framework",
     *(ROOT / "plugins" / p for p in ("datasets", "mlp", "objectives", "optimizers")),
@@ -122,7 +126,7 @@ def test_there_is_a_template_for_every_kind_and_a_test_for_every_template() -> N
     assert {path.name for path in TEMPLATES.iterdir()} == {*KINDS, "common"}
 
 
-@EACH
+@SOME
 def test_new_plugin_passes_every_check_and_trains(
     kind: str, made: dict[str, Path], evening: Callable[[Path], str]
 ) -> None:

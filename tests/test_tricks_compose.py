@@ -117,7 +117,9 @@ def test_any_order_of_the_tricks_gives_the_same_weights(
 
 @pytest.mark.parametrize("own", [True, False], ids=["mlp", "stranger"])
 @pytest.mark.parametrize("key", ZERO)
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside the others"])
+@pytest.mark.parametrize(
+    "beside", [False, pytest.param(True, marks=pytest.mark.prove)], ids=["alone", "beside the others"]
+)
 def test_strength_zero_is_absent_bit_for_bit(
     own: bool, key: str, beside: bool, teacher: str, tmp_path: Path, stranger: dict[str, Any]
 ) -> None:
