@@ -153,76 +153,47 @@ def check_two(name: str, config: Any, facts: Facts) -> Iterable[Problem]:
     yield from _target(facts, name, (Classes,), two=True)
 
 
-def build_least_squares(config: LeastSquares, context: Context) -> Probe:
-    from .squares import LeastSquaresReference
+def _build(name: str) -> Callable[[Any, Context], Probe]:
+    """The build function of a probe, which imports torch when it is called."""
 
-    return LeastSquaresReference(config, context)
+    def build(config: Any, context: Context) -> Probe:
+        from . import kmeans, logistic, margins, squares, svm
 
+        probes: dict[str, Callable[[Any, Context], Probe]] = {
+            "least_squares": squares.LeastSquaresReference,
+            "ridge": squares.RidgeReference,
+            "lasso": squares.LassoReference,
+            "logistic": logistic.LogisticReference,
+            "svm": svm.SvmReference,
+            "kmeans": kmeans.KmeansReference,
+            "margin": margins.MarginProbe,
+            "version_space": margins.VersionSpaceProbe,
+        }
+        return probes[name](config, context)
 
-def build_ridge(config: Ridge, context: Context) -> Probe:
-    from .squares import RidgeReference
-
-    return RidgeReference(config, context)
-
-
-def build_lasso(config: Lasso, context: Context) -> Probe:
-    from .squares import LassoReference
-
-    return LassoReference(config, context)
-
-
-def build_logistic(config: Logistic, context: Context) -> Probe:
-    from .logistic import LogisticReference
-
-    return LogisticReference(config, context)
+    return build
 
 
-def build_svm(config: Svm, context: Context) -> Probe:
-    from .svm import SvmReference
-
-    return SvmReference(config, context)
-
-
-def build_kmeans(config: Kmeans, context: Context) -> Probe:
-    from .kmeans import KmeansReference
-
-    return KmeansReference(config, context)
-
-
-def build_margin(config: Margin, context: Context) -> Probe:
-    from .margins import MarginProbe
-
-    return MarginProbe(config, context)
-
-
-def build_version_space(config: VersionSpace, context: Context) -> Probe:
-    from .margins import VersionSpaceProbe
-
-    return VersionSpaceProbe(config, context)
-
-
-def _reference(
-    name: str, config: type[Any], build: Callable[[Any, Context], Probe], **more: Any
-) -> ProbePart[Any]:
+def _reference(name: str, config: type[Any], **more: Any) -> ProbePart[Any]:
     check = more.pop("check", partial(check_fit, name))
-    return ProbePart(name, config, build, check=check, reference=True, **more)
+    return ProbePart(name, config, _build(name), check=check, reference=True, **more)
 
 
 def probes() -> list[ProbePart[Any]]:
     """Every probe of this plugin."""
     return [
-        _reference("least_squares", LeastSquares, build_least_squares),
-        _reference("ridge", Ridge, build_ridge),
-        _reference("lasso", Lasso, build_lasso),
+        _reference("least_squares", LeastSquares),
+        _reference("ridge", Ridge),
+        _reference("lasso", Lasso),
         # Without decay classes that can be separated have no optimum, or one that only they have.
-        _reference("logistic", Logistic, build_logistic, trial=lambda folder: {"value": 0.1}),
-        _reference("svm", Svm, build_svm, trial=lambda folder: {"value": 0.1}),
-        _reference("kmeans", Kmeans, build_kmeans, check=check_kmeans),
-        ProbePart("margin", Margin, build_margin, check=partial(check_two, "margin")),
+        _reference("logistic", Logistic, trial=lambda folder: {"value": 0.1}),
+        _reference("svm", Svm, trial=lambda folder: {"value": 0.1}),
+        _reference("kmeans", Kmeans, check=check_kmeans),
+        ProbePart("margin", Margin, _build("margin"), check=partial(check_two, "margin")),
         ProbePart(
             "version_space",
             VersionSpace,
-            build_version_space,
+            _build("version_space"),
             check=partial(check_two, "version_space"),
         ),
     ]
