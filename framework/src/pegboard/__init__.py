@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .contracts import (
     Batch,
+    Codec,
+    Decoding,
     Metric,
     Objective,
     Player,
@@ -46,12 +48,27 @@ from .parts import (
     TrackerPart,
 )
 from .regularizer import Stop, Trick
-from .specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Values, Vector
+from .specs import (
+    Classes,
+    DataSpec,
+    Image,
+    Labels,
+    Masked,
+    Series,
+    Span,
+    Spec,
+    Tokens,
+    Values,
+    Vector,
+    Views,
+    Voxels,
+)
 from .version import __version__
 
 if TYPE_CHECKING:
     from .api import Run, load, plan, resume, train
     from .data import Ragged, Resident, Sequences, Stream, cut_fold
+    from .generation import beam_search, extend
     from .pegs import Peg
 
 _LAZY = {
@@ -61,7 +78,9 @@ _LAZY = {
     "Run": "api",
     "Sequences": "data",
     "Stream": "data",
+    "beam_search": "generation",
     "cut_fold": "data",
+    "extend": "generation",
     "load": "api",
     "resume": "api",
     "plan": "api",
@@ -71,9 +90,11 @@ _LAZY = {
 __all__ = [
     "Batch",
     "Classes",
+    "Codec",
     "Context",
     "DataSpec",
     "Dataset",
+    "Decoding",
     "Facts",
     "Ge",
     "Gt",
@@ -82,6 +103,7 @@ __all__ = [
     "Le",
     "Length",
     "Lt",
+    "Masked",
     "Matches",
     "Metric",
     "Model",
@@ -107,6 +129,7 @@ __all__ = [
     "Series",
     "Site",
     "Source",
+    "Span",
     "Spec",
     "Splits",
     "Stop",
@@ -118,8 +141,12 @@ __all__ = [
     "Trick",
     "Values",
     "Vector",
+    "Views",
+    "Voxels",
     "__version__",
+    "beam_search",
     "cut_fold",
+    "extend",
     "hookimpl",
     "load",
     "plan",

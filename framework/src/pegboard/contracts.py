@@ -64,7 +64,38 @@ class Splits:
     # that is not there is a KeyError of its name, or an error of the data set's own.
     encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]] | None = None
     columns: tuple[str, ...] = ()  # the names `encode` reads
+    # Symbols (rows, length) of a target that is text -> the text of each row, up to its end.
+    decode: Callable[[Tensor], list[str]] | None = None
+    # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
+    # from which the record's `restore` makes them again without the data.
+    files: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)  # provenance: licence, source, statistics
+
+
+class Codec(NamedTuple):
+    """How a trained model's inputs are read and its answers written, as in `Splits`, without the data."""
+
+    encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]]
+    columns: tuple[str, ...]
+    decode: Callable[[Tensor], list[str]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """How the symbols of a text are chosen, one after the other.
+
+    A model of text has a method `generate(*inputs, how: Decoding, generator=None) -> Tensor`: for inputs as
+    those of `forward`, (rows, symbols) that continue or answer them, at most `how.length`, each row filled up
+    with its end symbol after the first. A model of one input continues it; one that translates reads the
+    first and no other.
+    """
+
+    length: int = 256  # most symbols
+    temperature: float = 1.0  # divides the logits; 0 takes the likeliest symbol
+    top_k: int | None = None  # only among so many of the likeliest
+    top_p: float | None = None  # only among the likeliest that together reach this probability
+    beams: int = 1  # texts followed at once; with more than one, nothing is drawn
+    length_penalty: float = 0.0  # beams: log-probabilities are divided by the length to this power
 
 
 class Metric(Protocol):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from matplotlib.figure import Figure
 
-    from .contracts import Objective, Probe, Splits, Tracker, Update  # noqa: F401
+    from .contracts import Codec, Objective, Probe, Splits, Tracker, Update  # noqa: F401
     from .regularizer import Trick  # noqa: F401
 
 
@@ -259,6 +259,8 @@ class Dataset(Part[C, "Splits"]):
     folds: bool = field(default=False, kw_only=True)  # `build` cuts as `context.fold` says, before it scales
     # Draws on an empty figure what the data set stands for; None: the core draws by the spec.
     plot: Callable[[Splits, Figure], None] | None = field(default=None, kw_only=True)
+    # `encode` and `decode` from the files that its splits had, in a folder; None: they need the data.
+    restore: Callable[[C, Path], Codec] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -21,29 +21,38 @@ class Peg(nn.Module):
 
     `site` says where in a model it is, one of `SITES` or a plugin's own with a prefix
     (`"acme:gate"`); `features` how many features the tensor has there; `layout` its axes, with
-    `C` for the features: "NC", "NLC", "NCL", "NCHW", "NCDHW", "NHLL" for attention weights.
+    `C` for the features: "NC", "NLC", "NCL", "NCHW", "NCDHW", "NHLL" for attention weights. `norm` is
+    the normalisation that the model has here by itself; one that a trick hangs takes its place.
+
+    A model of sequences calls it with a mask (batch, length), true where a sample still lasts; what hangs
+    here gets it if it has an attribute `masked` that is true.
     """
 
     site: str
     features: int
     layout: str
 
-    def __init__(self, site: str, features: int, layout: str = "NC") -> None:
+    def __init__(self, site: str, features: int, layout: str = "NC", norm: nn.Module | None = None) -> None:
         super().__init__()
         if site not in SITES and ":" not in site:
             raise ValueError(
                 f"unknown peg site {site!r}: expected one of {', '.join(SITES)}, or a name with a prefix"
             )
         self.site, self.features, self.layout = site, features, layout
+        if norm is not None:
+            self.norm = norm
 
     @property
     def axis(self) -> int:
         """The axis that holds the features."""
         return self.layout.index("C") if "C" in self.layout else len(self.layout) - 1
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         for module in self._modules.values():
-            x = module(x)  # type: ignore[misc]
+            if mask is not None and getattr(module, "masked", False):
+                x = module(x, mask)  # type: ignore[misc]
+            else:
+                x = module(x)  # type: ignore[misc]
         return x
 
     # Called directly, past the machinery for hooks: an empty peg costs one Python call.

@@ -317,6 +317,8 @@ def _hang(plan: Plan, model: nn.Module, tricks: Mapping[str, Trick]) -> list[tup
             with private_rng(plan.settings.seed, "hang", placed.key, name):
                 module = tricks[placed.key].hang(peg)
             if module is not None:
+                if placed.role == "normalize":
+                    peg._modules.pop("norm", None)  # the model's own makes way
                 peg.add_module(placed.key, module)
                 keys.append(placed.key)
                 used.add(placed.key)

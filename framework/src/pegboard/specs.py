@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import torch
 
 
+_UNSHOWN = ("names", "begin", "end", "padded")  # fields that tell a person little
+
+
 @dataclass(frozen=True)
 class Spec:
     """One input or target of a sample."""
@@ -29,7 +32,7 @@ class Spec:
         raise NotImplementedError(f"{type(self).__name__} gives no example")
 
     def __str__(self) -> str:
-        shown = (getattr(self, f.name) for f in fields(self) if f.name != "names")
+        shown = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
         return f"{type(self).__name__}({', '.join('?' if v is None else str(v) for v in shown)})"
 
     @property
@@ -81,11 +84,50 @@ class Image(Spec):
 
 
 @dataclass(frozen=True)
+class Voxels(Spec):
+    """A solid: a float tensor (batch, channels, depth, height, width)."""
+
+    channels: int | None = None
+    depth: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.channels, self.depth, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.channels, self.depth, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Views(Spec):
+    """Several pictures of one thing: a float tensor (batch, views, channels, height, width)."""
+
+    views: int | None = None
+    channels: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.views, self.channels, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.views, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
 class Series(Spec):
-    """A sequence of real vectors: a float tensor (batch, length, features)."""
+    """A sequence of real vectors: a float tensor (batch, length, features).
+
+    Where `padded`, samples may be shorter: the steps after their end are nan in every feature. As a target
+    it is a vector for every step, and one that is nan does not count.
+    """
 
     length: int | None = None
     features: int | None = None
+    padded: bool = False  # some samples end before the last step
 
     @property
     def size(self) -> int | None:
@@ -102,6 +144,8 @@ class Tokens(Spec):
     vocab: int | None = None
     length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
     padding: int = -1  # the symbol that pads; -1 where nothing is padded
+    begin: int = -1  # the symbol that every sample begins with; -1 where there is none
+    end: int = -1  # the symbol that ends a text; -1 where there is none
 
     @property
     def size(self) -> int | None:
@@ -109,6 +153,39 @@ class Tokens(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.length).long()
+
+
+@dataclass(frozen=True)
+class Span(Spec):
+    """A stretch of a sequence: an int64 tensor (batch, 2), the places of its first and last symbol."""
+
+    length: int | None = None  # of the longest sequence
+
+    @property
+    def size(self) -> int | None:
+        return 2
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, 2).long()
+
+
+@dataclass(frozen=True)
+class Masked(Spec):
+    """Symbols hidden in a text of two sentences: an int64 tensor (batch, 1 + length).
+
+    First whether the second sentence follows the first, 1 or 0, -100 where that is not asked; then for every
+    place of the text the symbol that is hidden there, -100 where none is.
+    """
+
+    vocab: int | None = None
+    length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
+
+    @property
+    def size(self) -> int | None:
+        return self.vocab
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, None if self.length is None else 1 + self.length).long()
 
 
 @dataclass(frozen=True)

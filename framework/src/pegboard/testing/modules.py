@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pegboard import Classes, Objective, Peg, Spec
+from pegboard import Classes, DataSpec, Masked, Objective, Peg, Series, Span, Spec, Tokens
 
 
 class Flat(nn.Module):
@@ -39,18 +39,60 @@ class Affine(nn.Module):
 
 
 class PlainLoss(Objective):
-    """Cross entropy for classes, else squares; `weight` weighs samples."""
+    """Cross entropy for classes and symbols, else squares; `weight` weighs samples."""
 
     def __init__(self, target: Spec | None) -> None:
-        self.classes = isinstance(target, Classes)
+        self.classes = isinstance(target, (Classes, Tokens, Span, Masked))
+        self.padding = target.padding if isinstance(target, Tokens) else -1
         self.formula = "-log softmax(f(x))[y]" if self.classes else "mean((f(x) - y)^2)"
 
     def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        if self.classes:
+        if self.classes and target.is_floating_point():
             each = functional.cross_entropy(output, target, reduction="none")
+        elif self.classes:
+            places = target if self.padding < 0 else target.masked_fill(target == self.padding, -100)
+            each = functional.cross_entropy(output.flatten(0, -2), places.flatten(), reduction="none")
+            each = each.view(len(target), -1).mean(1)
         else:
             each = functional.mse_loss(output, target, reduction="none").flatten(1).mean(1)
         return each.mean() if weight is None else (each * weight).sum() / weight.sum()
+
+
+def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
+    """Inputs and a target of 48 samples, as one of the forms that few models read."""
+    x = torch.randn(48, 24, generator=torch.Generator().manual_seed(0))
+    lasts = torch.arange(6) < (3 + torch.arange(48) % 4).unsqueeze(1)  # samples of 3 to 6 steps
+    read = [_input(of, x, lasts) for of in spec.inputs]
+    target, first = spec.target, read[0]
+    if isinstance(target, Classes):
+        return read, x[:, :3].argmax(1)
+    if isinstance(target, Series):
+        return read, first.roll(-1, 1)
+    if isinstance(target, Span):
+        return read, torch.stack((x[:, 0] > 0, x[:, 0] > 0), 1).long()
+    if isinstance(target, Masked):
+        hidden = torch.where((torch.arange(6) % 3 == 1) & lasts, first, -100)
+        return read, torch.cat(((x[:, :1] > 0).long(), hidden), 1)
+    assert isinstance(target, Tokens) and target.vocab is not None
+    if len(read) == 2:  # what is read second, a step further
+        return read, torch.cat((read[1][:, 1:], torch.full((48, 1), target.padding)), 1)
+    if target.vocab < 7:  # a label for every step
+        return read, (first % target.vocab).masked_fill(~lasts, -100)
+    return read, first.roll(-1, 1)
+
+
+def _input(of: Spec, x: Tensor, lasts: Tensor) -> Tensor:
+    if isinstance(of, Tokens):
+        assert of.vocab is not None
+        symbols = (x[:, :6].abs() * 2).long() + (3 if of.vocab > 2 else 0)
+        symbols = symbols.clamp(max=of.vocab - 1)
+        if of.begin >= 0:
+            symbols[:, 0] = of.begin
+        return symbols if of.padding < 0 else symbols.masked_fill(~lasts, of.padding)
+    shape = of.example(1, "meta").shape[1:]
+    dense = x.repeat(1, 1 + shape.numel() // 24)[:, : shape.numel()].reshape(-1, *shape)
+    padded = isinstance(of, Series) and of.padded
+    return dense.masked_fill(~lasts.unsqueeze(-1), torch.nan) if padded else dense
 
 
 def momentum(optimizer: torch.optim.Optimizer) -> Any:

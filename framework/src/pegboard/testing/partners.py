@@ -18,6 +18,7 @@ from pegboard import (
     Ge,
     Image,
     Labels,
+    Masked,
     Model,
     Objective,
     ObjectivePart,
@@ -27,6 +28,7 @@ from pegboard import (
     Regularizer,
     Schedule,
     Series,
+    Span,
     Spec,
     Splits,
     Tokens,
@@ -35,6 +37,8 @@ from pegboard import (
     Trick,
     Values,
     Vector,
+    Views,
+    Voxels,
     hookimpl,
 )
 from pegboard.regularizer import ROLES
@@ -57,6 +61,21 @@ TARGETS: dict[str, Spec] = {
     "labels": Labels(3),
     "values": Values(1),
 }
+_TEXT, _MARKED, _SIDES = Tokens(7, 6, 0), Tokens(7, 6, 0, 1, 2), Tokens(2, 6)
+# What fewer models read or predict, beyond every input with every target.
+FORMS: dict[str, DataSpec] = {
+    "padded": DataSpec((_TEXT,), Classes(3)),
+    "lines": DataSpec((Series(6, 3, True),), Classes(3)),
+    "steps": DataSpec((_TEXT,), Tokens(3, 6)),
+    "next": DataSpec((Tokens(7, 6),), Tokens(7, 6)),
+    "forecast": DataSpec((Series(6, 3),), Series(6, 3)),
+    "pair": DataSpec((_MARKED, _MARKED), _MARKED),
+    "sentences": DataSpec((_TEXT, _SIDES), Classes(3)),
+    "masked": DataSpec((_TEXT, _SIDES), Masked(7, 6)),
+    "span": DataSpec((_TEXT, _SIDES), Span(6)),
+    "voxels": DataSpec((Voxels(1, 4, 4, 4),), Classes(3)),
+    "views": DataSpec((Views(2, 1, 8, 8),), Classes(3)),
+}
 
 
 @dataclass(frozen=True)
@@ -65,9 +84,19 @@ class PartnerData:
 
     target: Literal["classes", "two", "labels", "values"] = "classes"  # what is to be predicted
     inputs: Literal["vector", "image", "series", "tokens"] = "vector"  # what it is predicted from
+    # instead of both, a form of data that few models read
+    form: (
+        Literal[
+            "padded", "lines", "steps", "next", "forecast", "pair", "sentences", "masked", "span", "voxels",
+            "views",
+        ]
+        | None
+    ) = None  # fmt: skip
 
 
 def data_spec(config: PartnerData) -> DataSpec:
+    if config.form is not None:
+        return FORMS[config.form]
     return DataSpec((INPUTS[config.inputs],), TARGETS[config.target])
 
 
@@ -76,6 +105,14 @@ def build_data(config: PartnerData, context: Context) -> Splits:
 
     from pegboard import Resident
 
+    if config.form is not None:
+        from pegboard.testing.modules import formed
+
+        read_all, asked = formed(FORMS[config.form])
+        train, val, test = (
+            Resident([t[a:b] for t in read_all], asked[a:b]) for a, b in ((0, 32), (32, 40), (40, 48))
+        )
+        return Splits(spec=data_spec(config), train=train, val=val, test=test)
     x = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
     y = {
         "classes": x[:, :3].argmax(1),

@@ -43,10 +43,12 @@ def partner_config(**nodes: Any) -> Config:
 
 def partner_data() -> Iterator[Config]:
     """Every kind of input and target that the reference data has."""
-    from .partners import INPUTS, TARGETS
+    from .partners import FORMS, INPUTS, TARGETS
 
     for inputs, target in itertools.product(INPUTS, TARGETS):
         yield {"name": PARTNER, "inputs": inputs, "target": target, "batch_size": 4}
+    for form in FORMS:
+        yield {"name": PARTNER, "form": form, "batch_size": 4}
 
 
 def partner_run(folder: Path, **nodes: Any) -> Path:
