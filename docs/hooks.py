@@ -25,7 +25,7 @@ from pegboard.cli import make_parser
 from pegboard.cli.show import _example, _facts
 from pegboard.config.fields import Field, _comments, describe
 from pegboard.config.nodes import Plugins, Trainer
-from pegboard.config.sections import OPTIONS, in_configs, section
+from pegboard.config.sections import OPTIONS, section
 from pegboard.hook_checks import HOOKS
 from pegboard.parts import Part
 from pegboard.registry import KINDS, Entry, Registry
@@ -156,7 +156,10 @@ def kind_page(kind: str, registry: Registry) -> Iterator[str]:
         yield "No installed plugin offers one."
     named = f"A config names one in `{section(kind)}`. "
     if kind == "probe":
-        named = "`pegboard probe RUN NAME` measures with one; a config names a reference in `reference`. "
+        named = (
+            "`pegboard probe RUN NAME` measures with one; a config names those that measure a run at its end "
+            "in `probes`, and a reference in `reference`. "
+        )
     yield (
         f"{named}A plugin offers one with the hook [{HOOK[kind]}](../reference/hooks.md#{HOOK[kind]}). "
         "The same in a terminal, for what is installed there: `pegboard show NAME`."
@@ -186,8 +189,7 @@ def part_section(name: str, entry: Entry) -> Iterator[str]:
     if why := getattr(part, "synchronizes", ""):
         said.append(f"- waits for the device: {prose(why)}")
     yield "\n".join(said)
-    if in_configs(part):
-        yield fenced("yaml", _example(name, part.kind, fields))
+    yield fenced("yaml", _example(name, part, fields))
 
 
 # Hooks and records.

@@ -36,6 +36,7 @@ import yaml
 from editable import install
 from packaging.requirements import Requirement
 from sandbox import PROJECTS, ROOT
+from warm import warm_commands
 
 FILES = sorted(
     path
@@ -78,6 +79,7 @@ class Reader:
     home: Path
     module: types.ModuleType
     monkeypatch: pytest.MonkeyPatch
+    commands: Path | None = None  # a folder with a `pegboard` that starts sooner
     folder: Path = field(init=False)
     path: list[str] = field(default_factory=list)
 
@@ -156,6 +158,8 @@ class Reader:
 
     def run(self, line: str, shown: str) -> None:
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        if self.commands is not None:
+            path = os.pathsep.join((str(self.commands), path))
         env = {**os.environ, "PATH": path, "WANDB_MODE": "offline", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
         env |= {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(self.path)}
         env |= {
@@ -222,7 +226,19 @@ def installable(word: str) -> bool:
     return False
 
 
-def run_page(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, example: Path | None = None) -> None:
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Path]:
+    with warm_commands() as folder:
+        yield folder
+
+
+def run_page(
+    text: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    example: Path | None = None,
+    commands: Path | None = None,
+) -> None:
     """Run every block of a page, and say at which line the first wrong one stands."""
     if (ROOT / "configs").is_dir():
         shutil.copytree(ROOT / "configs", folder / "configs")
@@ -230,7 +246,7 @@ def run_page(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, example: 
     monkeypatch.setitem(sys.modules, "page", module)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(folder)
-    reader = Reader(folder, module, monkeypatch)
+    reader = Reader(folder, module, monkeypatch, commands)
     if example is not None:
         reader.install(example)
     for block in blocks(text):
@@ -252,8 +268,10 @@ def example_of(path: Path) -> Path | None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_block_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_page(path.read_text(encoding="utf-8"), tmp_path, monkeypatch, example_of(path))
+def test_every_block_runs(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path
+) -> None:
+    run_page(path.read_text(encoding="utf-8"), tmp_path, monkeypatch, example_of(path), commands)
 
 
 @pytest.mark.parametrize(

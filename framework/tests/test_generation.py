@@ -68,7 +68,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(penalty: float) -> None:
 
 def test_more_beams_never_find_a_less_likely_text_here_and_one_beam_is_greedy() -> None:
     rows, length = 8, 6
-    greedy = extend(*chain(rows), Decoding(length=length, temperature=0), end=END, whole=True)
+    greedy = extend(*chain(rows), Decoding(length=length, temperature=0, whole=True), end=END)
     step, logits, state = chain(rows)
     narrow = beam_search(step, logits, state, Decoding(length=length, beams=1), end=END)
     assert torch.equal(greedy[:, : narrow.shape[1]], narrow)
@@ -87,7 +87,7 @@ def test_nothing_follows_an_end_and_it_stops_once_all_have_ended() -> None:
     first = torch.tensor([[0.0, 9, 0, 0], [0.0, 0, 9, 0]])
     found = extend(step, first, 0, Decoding(length=20, temperature=0), end=END)
     assert found.tolist() == [[1, 1, END, END, END], [2, 2, 2, 2, END]]
-    whole = extend(step, first, 0, Decoding(length=7, temperature=0), end=END, whole=True)
+    whole = extend(step, first, 0, Decoding(length=7, temperature=0, whole=True), end=END)
     assert whole.shape == (2, 7)
 
 

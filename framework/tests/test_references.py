@@ -136,7 +136,7 @@ def mistake(reference: Any, **nodes: Any) -> str:
 
 def test_a_probe_that_is_no_reference_is_a_mistake_that_lists_the_references() -> None:
     told = mistake("width")
-    assert "probe 'width' is no reference" in told and "exact" in told and "pegboard probe RUN width" in told
+    assert "probe 'width' is no reference" in told and "exact" in told and "probes: {width: {}}" in told
     assert "'exact'" in mistake("exakt") and "width" not in mistake("exakt").split("did you mean")[0]
     assert "decay" in mistake({"name": "exact", "dekay": 1.0})
     assert "at least 0" in mistake({"name": "exact", "decay": -1.0})
@@ -153,8 +153,9 @@ def test_configs_merge_and_switch_a_reference_off() -> None:
 
 def test_editors_are_offered_references_alone() -> None:
     made = schema(Registry.discover(local=[TOY, FITTED]))
-    offered = [one.get("const") for one in made["$defs"]["names.probe"]["anyOf"]]
+    offered = [one.get("const") for one in made["$defs"]["names.reference"]["anyOf"]]
     assert "exact" in offered and "width" not in offered and "reference" in made["properties"]
+    assert {"exact", "width"} <= {one.get("const") for one in made["$defs"]["names.probe"]["anyOf"]}
 
 
 def test_show_says_how_a_config_names_a_reference(capsys: pytest.CaptureFixture[str]) -> None:

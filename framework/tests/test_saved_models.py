@@ -16,8 +16,8 @@ import torch
 from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.engine import checkpoint
-from pegboard.inference import read_table, write_table
 from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
+from pegboard.tables import read_table, write_table
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]

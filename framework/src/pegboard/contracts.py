@@ -12,6 +12,7 @@ from .specs import DataSpec
 
 if TYPE_CHECKING:
     import torch
+    from matplotlib.figure import Figure
     from torch import Tensor, nn
 
 
@@ -66,6 +67,8 @@ class Splits:
     columns: tuple[str, ...] = ()  # the names `encode` reads
     # Symbols (rows, length) of a target that is text -> the text of each row, up to its end.
     decode: Callable[[Tensor], list[str]] | None = None
+    # The number of an input that is text, and symbols of it -> their texts in the same way.
+    decode_input: Callable[[int, Tensor], list[str]] | None = None
     # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -96,6 +99,7 @@ class Decoding:
     top_p: float | None = None  # only among the likeliest that together reach this probability
     beams: int = 1  # texts followed at once; with more than one, nothing is drawn
     length_penalty: float = 0.0  # beams: log-probabilities are divided by the length to this power
+    whole: bool = False  # go on to the whole length, whoever has ended, and so never wait for the device
 
 
 class Metric(Protocol):
@@ -217,6 +221,15 @@ class Probe:
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
         """Named figures."""
         raise NotImplementedError
+
+    def plot(self, figure: Figure) -> None:
+        """Draw on an empty figure what `measure` saw last; a probe without a picture does not override it."""
+        raise NotImplementedError
+
+    @property
+    def draws(self) -> bool:
+        """Whether it has a picture."""
+        return type(self).plot is not Probe.plot
 
 
 class Reference(Probe):

@@ -5,31 +5,33 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from .contracts import Objective, Reference, Table
+from .answers import worded
+from .contracts import Objective, Probe, Reference, Table
 from .data import epoch_order
 from .diagnosis import MOST, Answers, Diagnosis, diagnose
 from .engine import checkpoint
-from .engine.evaluate import Halted, collect, evaluate
+from .engine.evaluate import Halted, collect, eval_mode, evaluate, reading_order
 from .engine.loop import Loop
 from .errors import PegboardError
 from .parts import Context
-from .planning import build
+from .planning import build, private_rng
 from .recorded import write_report
 from .report.console import Console, number
-from .report.curves import draw_curves
+from .report.curves import draw_curves, draw_figure
 from .run import MetricsFile
 
 if TYPE_CHECKING:
     from .training import Following
 
 SAMPLES = 32  # predictions that are shown
+NUMBERS = 2**27  # outputs of a split that are in memory at a time, for the tables that need all
 
 
 def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
@@ -53,9 +55,12 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         judged, train, measured = _judge(loop, figures)
         figures = {**train, **figures}
     reference = _beside(loop, list(figures), console) if loop.settings.reference is not None else None
+    probed, failed = _probed(loop, following)
     if why:
         console.say(f"stopped early by {why}")
     _show(loop, console, figures, reference or {})
+    if probed:
+        console.table("probes", ["figure", "value"], list(probed.items()))
     if judged is not None:
         console.say(judged_lines(judged))
     if measured is not None:
@@ -68,8 +73,11 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         "best_step": progress.best_step,
         "monitor": loop.monitor,
         "best": progress.best,
-        "figures": _flat({name: figures[name] for name in sorted(figures, key=lambda n: n == "train")}),
+        "figures": _flat({name: figures[name] for name in sorted(figures, key=lambda n: n == "train")})
+        | probed,
     }
+    if failed:
+        summary["failed_probes"] = failed
     if judged is not None:
         summary["diagnosis"] = asdict(judged) | ({} if measured is None else {"samples": measured})
     return summary | ({} if reference is None else {"reference": reference})
@@ -156,12 +164,42 @@ def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, An
     except Halted:
         raise
     except Exception as error:  # the run itself is whole, and says so
-        what = str(error) if isinstance(error, PegboardError) else repr(error).split("\n")[0]
-        found["error"] = " ".join(
-            what.split()
-        )  # of a message for people all lines, as the last say what helps
+        found["error"] = _told(error)
         console.warn(f"reference {found['name']} failed, and is left out: {found['error']}")
     return found
+
+
+def _told(error: Exception) -> str:
+    """An error in one line; of a message for people all lines, as the last say what helps."""
+    what = str(error) if isinstance(error, PegboardError) else repr(error).split("\n")[0]
+    return " ".join(what.split())
+
+
+def _probed(loop: Loop, following: Following) -> tuple[dict[str, float], dict[str, str]]:
+    """What the probes of the config measure, as KEY/FIGURE, and why some failed; those that draw do so."""
+    figures, failed = dict[str, float](), dict[str, str]()
+    plan, device = loop.plan, loop.assembly.device
+    for key, chosen in loop.settings.probes.items():
+        if loop.halt:
+            raise Halted
+        try:  # each as `pegboard probe` would later, to the same figures
+            context = Context(
+                spec=plan.spec, outputs=plan.outputs, device=device, seed=loop.settings.seed, key="probe"
+            )
+            probe: Probe = build(chosen, context)
+            model = copy.deepcopy(loop.assembly.model).eval()
+            with private_rng(loop.settings.seed, "probe"), torch.enable_grad():
+                found = probe.measure(model, replace(loop.splits), torch.device(device))
+            figures |= {f"{key}/{name}": float(value) for name, value in found.items()}
+            if probe.draws:
+                picture = loop.folder / "figures" / f"probe-{key.replace(':', '-')}.png"
+                following.dispatch.send("figure", key, draw_figure(picture, key, probe.plot))
+        except Halted:
+            raise
+        except Exception as error:  # the run itself is whole, and says so
+            failed[key] = _told(error)
+            following.console.warn(f"probe {key} failed, and is left out: {failed[key]}")
+    return figures, failed
 
 
 def _flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -200,33 +238,22 @@ def reference_line(reference: Mapping[str, Any]) -> str:
 
 def _tables(loop: Loop, split: str) -> dict[str, Table]:
     """What sums up an evaluation: the objective's tables, and some predictions."""
-    assembly = loop.assembly
-    source = getattr(loop.splits, split)
-    workers = loop.settings.batches.workers
-    output, target, weight = collect(
-        assembly.model, source, loop.eval_batch, assembly.device, loop.precision, workers
-    )
-    if target is None:
+    assembly, spec, objective = loop.assembly, loop.plan.spec, loop.assembly.objective
+    source, device = getattr(loop.splits, split), assembly.device
+    batch = source.gather(reading_order(source, device, by_length=False)[:SAMPLES])
+    if batch.target is None:
         return {}
-    predicted = assembly.objective.predict(output[:SAMPLES])
-    names = getattr(loop.plan.spec.target, "names", ())
-    columns = ["sample", "target", *predicted]
-    rows = [
-        [
-            i,
-            readable(target[i], names),
-            *(readable(v[i], names if k == "class" else ()) for k, v in predicted.items()),
-        ]
-        for i in range(min(SAMPLES, len(target)))
-    ]
+    with eval_mode(assembly.model):
+        output = loop.precision.wrap(assembly.model)(*batch.inputs).float().cpu()
+    columns = {"target": batch.target, **objective.predict(output)}
+    shown = worded(columns, batch.inputs, spec, loop.splits.decode)
+    rows = [[i, *cells] for i, cells in enumerate(zip(*shown.values(), strict=True))]
+    found = {"predictions": Table(["sample", *shown], rows)}
+    if len(source) * output[0].numel() > NUMBERS:  # as those of every symbol of a large vocabulary
+        return found
+    workers = loop.settings.batches.workers
+    output, target, weight = collect(assembly.model, source, loop.eval_batch, device, loop.precision, workers)
+    assert target is not None
     if weight is not None:
         output, target = output[weight != 0], target[weight != 0]
-    return {**assembly.objective.tables(output, target), "predictions": Table(columns, rows)}
-
-
-def readable(value: Tensor, names: Sequence[str] = ()) -> Any:
-    """One cell: a number, the name of a class, or a list."""
-    plain = value.tolist()
-    if isinstance(plain, list):
-        return plain[0] if len(plain) == 1 else plain
-    return names[plain] if names and isinstance(plain, int) and 0 <= plain < len(names) else plain
+    return {**objective.tables(output, target), **found}

@@ -178,6 +178,7 @@ def explain(plan: Plan) -> str:
         _groups(assembly),
         _loss(plan, assembly),
         _reference(plan),
+        _probes(plan),
         _order(plan, assembly),
         "one step\n" + "\n".join(f"  {event}" for event in cost.events),
         _cost(plan, assembly, cost),
@@ -274,6 +275,15 @@ def _reference(plan: Plan) -> str:
         return ""
     formula = build(chosen, Context(spec=plan.spec, outputs=plan.outputs, key=chosen.key)).formula
     return f"reference\n  {chosen.entry.part.name}: {formula}"
+
+
+def _probes(plan: Plan) -> str:
+    """What will be measured at the end; each is built, as what it lacks is better told now than then."""
+    lines = []
+    for key, chosen in plan.settings.probes.items():
+        build(chosen, Context(spec=plan.spec, outputs=plan.outputs, seed=plan.settings.seed, key="probe"))
+        lines.append(f"  {key}: {chosen.entry.part.summary}")
+    return "\n".join(["probes, of the best weights at the end", *lines]) if lines else ""
 
 
 def _order(plan: Plan, assembly: Assembly) -> str:

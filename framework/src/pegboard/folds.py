@@ -48,7 +48,7 @@ def resume(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> 
         resume_run(folder, console, local)
         return
     refuse_links(folder)
-    settings = check(read_saved(folder / "config.yaml", local))
+    settings = check(read_saved(folder / "config.yaml", local), begun=True)
     with claimed(folder) as text:
         _carry_out(settings, folder, console, text, local)
 

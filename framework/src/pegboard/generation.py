@@ -24,12 +24,10 @@ def extend(
     *,
     end: int = -1,
     generator: torch.Generator | None = None,
-    whole: bool = False,
 ) -> Tensor:
     """The symbols that follow, (rows, length), where `logits` (rows, vocab) are of the first of them.
 
-    After a symbol `end` a row has no other. Once all rows have one it stops, unless the `whole` length is
-    wanted, for which it never waits for the device.
+    After a symbol `end` a row has no other, and once all rows have one it stops, unless `how.whole`.
     """
     if how.beams > 1:
         return beam_search(step, logits, state, how, end=end)
@@ -41,7 +39,7 @@ def extend(
             symbols = torch.where(ended, end, symbols)
             ended = ended | (symbols == end)
         chosen.append(symbols)
-        if place == how.length - 1 or (end >= 0 and not whole and bool(ended.all())):
+        if place == how.length - 1 or (end >= 0 and not how.whole and bool(ended.all())):
             break
         logits, state = step(symbols, state)
     return torch.stack(chosen, 1)
@@ -84,7 +82,7 @@ def beam_search(step: Step, logits: Tensor, state: Any, how: Decoding, *, end: i
     each = torch.arange(rows, device=device).repeat_interleave(beams)
     state = _rows(state, each)
     for _ in range(how.length - 1):
-        if end >= 0 and bool(ended.all()):
+        if end >= 0 and not how.whole and bool(ended.all()):
             break
         logits, state = step(texts[:, :, -1].reshape(-1), state)
         more = torch.log_softmax(logits.float(), -1).view(rows, beams, vocab)

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from .answers import Decode, worded
 from .config.alone import insist_on_fit
 from .config.nodes import Chosen
-from .contracts import Objective, Probe, Source, Splits
-from .data import Resident, place
-from .ending import readable
-from .engine.evaluate import collect, evaluate
+from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
+from .data import Resident, place, reading
+from .engine.evaluate import eval_mode, evaluate, reading_order
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
-from .loading import load_model
+from .loading import load_model, restore
 from .nearest import nearest
 from .parts import Context, Facts
 from .planning import build, private_rng, read_data
+from .report.curves import draw_figure
+from .specs import DataSpec, Image, Tokens
+from .tables import Given, refuse
+
+PIECE = 256  # pictures or texts that are in memory at a time
+Advance = Callable[[int], None]  # told how many samples are done
+
+
+def ignored(done: int) -> None:
+    """Nobody wants to know."""
 
 
 class Trained:
@@ -36,7 +45,7 @@ class Trained:
         device: str = "auto",
         local: Sequence[str | Path] = (),
     ) -> None:
-        self.device = choose_device(device)
+        self.ref, self.which, self.device = ref, which, choose_device(device)
         self.model, self.plan = load_model(ref, self.device, which, local=local)
         trainer = self.plan.settings.trainer
         self.precision = choose_precision(trainer.precision, self.device)
@@ -68,8 +77,10 @@ class Trained:
             workers=self.workers,
         )  # fmt: skip
 
-    def probe(self, chosen: Chosen, words: Sequence[str] = ()) -> dict[str, float]:
-        """What a probe measures on the model and the splits; what it draws is the same each time.
+    def probe(
+        self, chosen: Chosen, words: Sequence[str] = (), picture: Path | None = None
+    ) -> dict[str, float]:
+        """What a probe measures on the model and the splits, and its picture; each time the same.
 
         One whose own rules refuse the run is a mistake, told before it measures; `words` gave its fields.
         """
@@ -87,27 +98,133 @@ class Trained:
             spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, seed=seed, key="probe"
         )
         probe: Probe = build(chosen, context)
+        if picture is not None and not probe.draws:
+            raise PegboardError(f"probe {chosen.entry.part.name!r} has no picture: leave --plot out")
         splits = replace(self.splits)
         place(splits, self.device)
         with private_rng(seed, "probe"):
-            return probe.measure(self.model, splits, torch.device(self.device))
+            figures = probe.measure(self.model, splits, torch.device(self.device))
+        if picture is not None:
+            title = " ".join((self.plan.settings.name, chosen.entry.part.name, *words))
+            draw_figure(picture, textwrap.fill(title, 80), probe.plot)
+        return figures
 
-    def predict(self, source: Source) -> dict[str, list[Any]]:
-        """Columns for people, a value for each sample."""
-        output, _, _ = collect(self.model, source, self.batch, self.device, self.precision, self.workers)
-        names = getattr(self.plan.spec.target, "names", ())
-        return {
-            key: [readable(value, names if key == "class" else ()) for value in column]
-            for key, column in self.objective.predict(output).items()
-        }
+    @cached_property
+    def codec(self) -> Codec | None:
+        """How inputs are read and answers written: from the run folder, else from the data, which is read."""
+        kept = restore(self.ref, self.which, self.plan.settings)
+        if kept is not None:
+            return kept
+        splits = self.splits
+        return None if splits.encode is None else Codec(splits.encode, splits.columns, splits.decode)
+
+    @property
+    def translates(self) -> bool:
+        """Whether it answers a text with a text."""
+        spec = self.plan.spec
+        two = len(spec.inputs) == 2 and isinstance(spec.target, Tokens)
+        return two and hasattr(self.model, "generate")
+
+    @property
+    def longest(self) -> int:
+        """Most symbols of an answer that is a text: as many as the longest of the data has."""
+        return getattr(self.plan.spec.target, "length", None) or Decoding.length
+
+    def predict(
+        self, source: Source, how: Decoding | None = None, advance: Advance = ignored
+    ) -> dict[str, list[Any]]:
+        """Columns for people, a value for each sample; `how` says how a text is answered.
+
+        No more than the outputs of a batch is in memory at a time.
+        """
+        order = reading_order(source, self.device)
+        found: dict[str, list[Any]] = {}
+        forward = self.precision.wrap(self.model)
+        with eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
+            done = 0
+            for batch in batches:
+                if self.translates:
+                    columns = self._translated(batch, how or Decoding(length=self.longest, temperature=0.0))
+                else:
+                    output = forward(*batch.inputs).float().cpu()
+                    columns = worded(
+                        self.objective.predict(output), batch.inputs, self.plan.spec, self._decode()
+                    )
+                for key, values in columns.items():
+                    found.setdefault(key, []).extend(values)
+                done += len(batch.inputs[0])
+                advance(done)
+        if getattr(source, "lengths", None) is None:
+            return found
+        back = torch.argsort(order).tolist()
+        return {key: [values[i] for i in back] for key, values in found.items()}
+
+    def _decode(self) -> Decode | None:
+        """What makes a text of symbols, where the target is text."""
+        if not isinstance(self.plan.spec.target, Tokens):
+            return None
+        return None if self.codec is None else self.codec.decode
+
+    def _translated(self, batch: Batch, how: Decoding) -> dict[str, list[Any]]:
+        """What is read, where the data tells, its translation, and that of the data where there is one."""
+        generate: Any = self.model.generate
+        columns, decode = {"class": generate(*batch.inputs, how=how)}, self._decode()
+        if batch.target is not None:
+            columns["target"] = batch.target
+        spec = DataSpec((), self.plan.spec.target)
+        found = {"translation": [], **worded(columns, (), spec, decode)}
+        found["translation"] = found.pop("class")
+        read = self._splits.decode_input if self._splits is not None else None
+        return found if read is None else {"source": read(0, batch.inputs[0]), **found}
+
+    def column(self, kind: str) -> str:
+        """The only column that the model's inputs come from, where that is a picture or a text."""
+        spec, codec = self.plan.spec, self._reads()
+        wanted = Image if kind == "picture" else Tokens
+        if len(codec.columns) == 1 and spec.inputs and isinstance(spec.inputs[0], wanted):
+            return codec.columns[0]
+        shown = ", ".join(codec.columns[:8]) + (", ..." if len(codec.columns) > 8 else "")
+        raise PegboardError(
+            f"the model reads {', '.join(map(str, spec.inputs))}, from the columns {shown or 'of its data'}: "
+            f"no {kind} alone\nexpected .csv, .json or .jsonl with these columns: --input rows.csv"
+        )
+
+    def _reads(self) -> Codec:
+        if self.codec is None:
+            raise PegboardError(f"data set {self.plan.settings.data.entry.part.name!r} cannot read tables")
+        return self.codec
+
+    def answer(
+        self, given: Given, kind: str, how: Decoding | None = None, advance: Advance = ignored
+    ) -> dict[str, list[Any]]:
+        """The table of answers to pictures or texts; all that cannot be read are told in one message."""
+        column, encode = self.column(kind), self._reads().encode
+        found: dict[str, list[Any]] = {}
+        wrong: list[str] = []
+        for start in range(0, len(given.values), PIECE):
+            piece = given.values[start : start + PIECE]
+            try:
+                parts = [encode({column: piece})]
+            except PegboardError:  # one of them is wrong, or they do not go together
+                parts = []
+                for name, value in zip(given.names[start:], piece, strict=False):
+                    try:
+                        parts.append(encode({column: [value]}))
+                    except PegboardError as error:
+                        wrong.append(f"{name}: {str(error).splitlines()[0]}")
+            for inputs in parts if not wrong else ():
+                answers = self.predict(Resident([x.to(self.device) for x in inputs]), how)
+                for key, values in answers.items():
+                    found.setdefault(key, []).extend(values)
+            advance(start + len(piece))
+        refuse(wrong, len(given.values))
+        return {**given.columns, **found}
 
     def encode(self, columns: Mapping[str, Sequence[Any]], where: str) -> Source:
         """Rows that a person wrote as a source, treated as the training data was."""
-        splits = self.splits
-        if splits.encode is None:
-            raise PegboardError(f"data set {self.plan.settings.data.entry.part.name!r} cannot read tables")
+        encode = self._reads().encode
         try:
-            inputs = splits.encode(columns)
+            inputs = encode(columns)
         except KeyError as error:
             name = str(error.args[0])
             near = nearest(name, columns)
@@ -116,69 +233,3 @@ class Trained:
                 + (f"; did you mean {near[0]!r}?" if near else "")
             ) from None
         return Resident([x.to(self.device) for x in inputs])
-
-
-def read_table(path: Path) -> dict[str, list[Any]]:
-    """Columns of a .csv file with a header, or of a .json file (a list of rows, or columns)."""
-    if not path.is_file():
-        beside = path.parent.iterdir() if path.parent.is_dir() else ()
-        near = nearest(path.name, [p.name for p in beside if p.is_file()])
-        raise PegboardError(f"no file {path}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    try:
-        if path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8-sig") as file:  # spreadsheets write a mark in front
-                rows: Any = list(csv.DictReader(file))
-        elif path.suffix in (".json", ".jsonl"):
-            text = path.read_text("utf-8-sig")
-            rows = (
-                [json.loads(t) for t in text.splitlines() if t]
-                if path.suffix == ".jsonl"
-                else json.loads(text)
-            )
-        else:
-            raise PegboardError(f"{path} is not a table that predict reads: expected .csv, .json or .jsonl")
-    except RecursionError:
-        raise PegboardError(f"cannot read {path}: nested too deep for a table") from None
-    except (ValueError, OSError, csv.Error) as error:
-        raise PegboardError(f"cannot read {path}: {error}") from None
-    if isinstance(rows, dict):
-        columns = {str(k): v for k, v in rows.items() if isinstance(v, list)}
-        if len(columns) < len(rows) or len({len(v) for v in columns.values()}) != 1:
-            raise PegboardError(f"{path}: expected columns as lists of the same length")
-        return columns
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise PegboardError(f"{path} holds no rows: expected a header and rows, or a list of objects")
-    if None in rows[0] or any(None in row for row in rows):  # what DictReader calls cells without a column
-        raise PegboardError(f"{path}: a row has more cells than the header has columns")
-    return {str(key): [_number(row.get(key)) for row in rows] for key in rows[0]}
-
-
-def _number(text: Any) -> Any:
-    try:
-        return float(text)
-    except (TypeError, ValueError, OverflowError):
-        return text
-
-
-def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
-    """Columns as CSV text, in a file where one is named; `.json` gives a list of rows."""
-    if path is not None and path.suffix not in (".csv", ".json", ""):
-        raise PegboardError(f"{path} is not a table that predict writes: expected .csv or .json")
-    rows = list(zip(*columns.values(), strict=True))
-    if path is not None and path.suffix == ".json":
-        objects = [dict(zip(columns, row, strict=True)) for row in rows]
-        path.write_text(json.dumps(objects, indent=1) + "\n", "utf-8")
-        return ""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
-    if path is not None:
-        path.write_text(file.getvalue(), "utf-8")
-    return file.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return json.dumps(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

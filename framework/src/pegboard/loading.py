@@ -14,21 +14,24 @@ from typing import Any
 from torch import nn
 
 from .config.check import check
+from .config.fit import weights_alone
 from .config.load import Loaded
 from .config.load import load as load_config
 from .config.load import locate as placed
 from .config.nodes import Settings
 from .config.report import ConfigError
+from .contracts import Codec
 from .engine import checkpoint
 from .engine.precision import choose_device
 from .errors import PegboardError
 from .parts import Context
 from .planning import Plan, build_network, make_plan
-from .recorded import fold_count, fold_folder
+from .recorded import fold_count, fold_folder, read_object
 from .registry import Registry, UnknownPart, was_run
 from .specs import DataSpec, Spec, from_json
 
 ZOO = "zoo:"
+DATA = "data"  # folder of a run or a recipe with the files that its data set keeps
 
 
 @dataclass
@@ -68,6 +71,49 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
             f"{text}: no {config.name} beside the folder checkpoints/, so the model is unknown"
         )
     return Saved(config, folder / checkpoint.WEIGHTS, _spec(manifest, text), text)
+
+
+def restore(ref: str | Path, which: str, settings: Settings) -> Codec | None:
+    """How the data set of a run reads and writes samples, from the files it kept; None where it has none."""
+    part: Any = settings.data.entry.part
+    if part.restore is None:
+        return None
+    if str(ref).startswith(ZOO):
+        from .zoo import find_recipe
+
+        recipe = find_recipe(str(ref).removeprefix(ZOO))
+        folder, hashes = recipe.folder / DATA, recipe.result.get("files")
+    else:
+        run = checkpoint.find(ref, which).resolve().parent.parent
+        folder, data = run / DATA, (read_object(run / "environment.json") or {}).get("data")
+        hashes = data.get("files") if isinstance(data, dict) else None
+    if not folder.is_dir():
+        return None
+    _verify(folder, hashes if isinstance(hashes, dict) else {})
+    try:
+        made: Codec = part.restore(settings.data.config, folder)
+    except PegboardError:
+        raise
+    except Exception as error:  # of a file that is not what the data set wrote
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PegboardError(
+            f"data set {part.name!r} cannot read what it kept in {folder}: {what}\n"
+            "without that folder the data itself is read"
+        ) from error
+    return made
+
+
+def _verify(folder: Path, hashes: Mapping[Any, Any]) -> None:
+    """Compare the files that a data set kept with the hashes that were noted with them."""
+    wrong = []
+    for name, digest in hashes.items():
+        path = folder / Path(str(name)).name
+        if not path.is_file():
+            wrong.append(f"{path} is not there")
+        elif checkpoint.digest(path) != digest:
+            wrong.append(f"{path} is damaged: its hash is not the one that was noted with it")
+    if wrong:
+        raise PegboardError("\n".join([*wrong, f"without the folder {folder} the data itself is read"]))
 
 
 def _spec(manifest: Mapping[str, Any], where: str) -> DataSpec:
@@ -130,6 +176,7 @@ def structure(config: Path, local: Sequence[str | Path] = ()) -> Settings:
             del tree["regularizers"][key]
     tree["trackers"] = {}
     tree.pop("reference", None)
+    tree.pop("probes", None)
     if isinstance(model, dict):
         model.pop("weights", None)
     return check(loaded, registry=registry)
@@ -165,6 +212,23 @@ def load_model(
 
 
 def load_into(model: nn.Module, ref: str) -> list[str]:
-    """Start a model from saved weights, taking what fits; returns a line for each name that did not."""
-    saved = locate(ref)
-    return checkpoint.fit_weights(model, checkpoint.read_weights(saved.weights), False, saved.where)
+    """Start a model from saved weights, taking what fits; returns a line for each name that did not.
+
+    A model with a method `adopt(state) -> state` gets to rename weights of other implementations first.
+    """
+    path = weights_file(ref)
+    weights = checkpoint.read_file(path) if weights_alone(ref) else checkpoint.read_weights(path)
+    if (adopt := getattr(model, "adopt", None)) is not None:
+        try:
+            weights = adopt(weights)
+        except (IndexError, KeyError, RuntimeError, ValueError) as error:  # shapes of another architecture
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise PegboardError(
+                f"the weights of {ref} are not of this model's architecture: {what}"
+            ) from error
+    return checkpoint.fit_weights(model, weights, False, ref)
+
+
+def weights_file(ref: str) -> Path:
+    """The file of weights that a run folder, a checkpoint folder, `zoo:name` or its own path means."""
+    return Path(ref) if weights_alone(ref) else locate(ref).weights

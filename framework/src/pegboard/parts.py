@@ -178,6 +178,7 @@ class Model(StepPart[C, "torch.nn.Module"]):
     inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it reads; () is any
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it predicts; () is any
     pegs: tuple[str, ...] = field(default=(), kw_only=True)  # sites its pegs have
+    generates: bool = field(default=False, kw_only=True)  # its module has `generate`, as `Decoding` says
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from .parts import Context
 from .registry import Entry
 from .regularizer import ROLES, Placed, Trick, Use, order
 from .rng import key_seed
-from .specs import DataSpec
+from .specs import DataSpec, Series
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -48,6 +48,8 @@ class Plan:
         part: Any = self.objective.entry.part
         if part.outputs is not None and self.spec.target is not None:
             return part.outputs(self.objective.config, self.spec.target)  # type: ignore[no-any-return]
+        if isinstance(self.spec.target, Series):
+            return self.spec.target.features  # at every step
         return None if self.spec.target is None else self.spec.target.size
 
     @functools.cached_property
@@ -88,6 +90,8 @@ class Plan:
         yield "objective", self.objective.entry
         if s.reference is not None:
             yield "reference", s.reference.entry
+        for key, chosen in s.probes.items():
+            yield f"probes.{key}", chosen.entry
         for key, chosen in s.regularizers.items():
             yield f"regularizers.{key}", chosen.entry
         for key, chosen in s.trackers.items():
@@ -207,6 +211,7 @@ class Assembly:
     hung: list[tuple[str, pegs.Peg, list[str]]]  # name of a peg, the peg, keys of what hangs on it
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     average: dict[str, torch.Tensor] = field(default_factory=dict)  # of the weights, where trainer.ema asks
+    channels_last: bool = False  # images have their channels innermost in memory
 
     def linked(self, stage: str, player: str) -> list[tuple[str, Callable[..., Any]]]:
         """The methods of a stage that act on a player, in order, with the keys of their tricks."""
@@ -251,13 +256,20 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
     objective: Objective = build(plan.objective, context("objective"))
     model, tricks, hung = build_network(plan, context)
     model.to(device)
-    if settings.trainer.channels_last:
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
+    if settings.trainer.channels_last or _compiles_convolutions(settings, device, model):
+        assembly.channels_last = True
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     players = objective.players(model)
     _check_players(settings, [p.name for p in players])
     assembly.kits = [_kit(assembly, player, context) for player in players]
     return assembly
+
+
+def _compiles_convolutions(settings: Settings, device: str, model: nn.Module) -> bool:
+    """Whether pictures go through a graph on the CPU, which would copy them at each change of layout."""
+    whole = settings.trainer.compile in ("step", "auto") and device == "cpu"
+    return whole and any(isinstance(m, nn.Conv2d) for m in model.modules())
 
 
 def build_network(

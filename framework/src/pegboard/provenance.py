@@ -31,7 +31,7 @@ from .config.report import leaves
 from .contracts import Splits
 from .data import Ragged, Resident
 from .engine.checkpoint import digest
-from .loading import locate
+from .loading import weights_file
 from .planning import Plan
 from .version import __version__
 
@@ -73,7 +73,7 @@ def environment(plan: Plan, device: str) -> dict[str, Any]:
     """Versions, plugins, hardware and data, for `environment.json`."""
     plugins = plan.fingerprint()
     local = {dist: digest(Path(dist)) for dist in plugins if Path(dist).is_file()}
-    start = {} if plan.settings.weights is None else {"start": digest(locate(plan.settings.weights).weights)}
+    start = {} if plan.settings.weights is None else {"start": digest(weights_file(plan.settings.weights))}
     return {
         "pegboard": __version__,
         "python": platform.python_version(),
@@ -150,6 +150,8 @@ def data_record(splits: Splits) -> dict[str, Any]:
     there = {n: s for n in ("train", "val", "test") if (s := getattr(splits, n)) is not None}
     record = {key: notes[key] for key in sorted(notes) if isinstance(notes[key], str | int | float)}
     record["samples"] = {name: len(source) for name, source in there.items()}
+    if splits.files:  # by which a run reads and writes samples later
+        record["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in splits.files.items()}
     resident = {name: source for name, source in there.items() if isinstance(source, Resident | Ragged)}
     if "fingerprint" not in record and len(resident) == len(there):
         record["fingerprint"] = fingerprint(resident)

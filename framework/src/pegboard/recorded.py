@@ -160,7 +160,7 @@ def write_report(
     Who carries the run out has claimed plan.txt, so gives its text, and the summary that is not written yet.
     """
     run = Recorded(folder)
-    curves = run.path / "figures" / "curves.png"
+    figures = sorted((run.path / "figures").glob("*.png"), key=lambda path: (path.stem != "curves", path))
     local = run.config.get("plugins.local")
     contents = Contents(
         name=str(run.config.get("name", run.path.name)),
@@ -170,7 +170,7 @@ def write_report(
         plan=_text(run.path / "plan.txt") if plan is None else plan,
         environment=run.environment,
         tables=run._json("tables.json", quiet=True),
-        pictures={"curves": curves.read_bytes()} if curves.is_file() else {},
+        pictures={path.stem: path.read_bytes() for path in figures},
         local=[str(path) for path in local] if isinstance(local, list) else (),
     )
     made, part = run.path / "report.html", run.path / ".report.html.part"

@@ -38,14 +38,18 @@ def new_name(root: Path, name: str) -> Path:
     return folder
 
 
-def make_folder(folder: Path, files: Mapping[str, str], latest: bool = True) -> None:
-    """Make a run folder with its first files in one operation, and point `latest` at it."""
+def make_folder(folder: Path, files: Mapping[str, str | bytes], latest: bool = True) -> None:
+    """Make a run folder with its first files, of which some stand in folders, in one operation.
+
+    `latest` points at it from then on.
+    """
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed here
     try:
         (part / "figures").mkdir(parents=True)
-        for name, text in files.items():
-            (part / name).write_text(text, "utf-8")
+        for name, contents in files.items():
+            (part / name).parent.mkdir(exist_ok=True)
+            (part / name).write_bytes(contents.encode() if isinstance(contents, str) else contents)
         part.rename(folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,7 +30,7 @@ from .engine.monitor import choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory
-from .loading import load_into, read_saved
+from .loading import DATA, load_into, read_saved
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
 from .provenance import provenance
@@ -83,7 +84,7 @@ def begin_run(
         plan = make_plan(settings, read=True)
         assembly = _assemble(plan, device, folder, console, anew=True)
         text = plan.explain()
-        make_folder(folder, _first_files(plan, device, text), latest)
+        make_folder(folder, {**_first_files(plan, device, text), **_codec_files(plan)}, latest)
         with claimed(folder):
             return _carry_out(assembly, precision, folder, console, text, profile=profile)
 
@@ -103,19 +104,31 @@ def _first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
     return {"config.yaml": to_yaml(plan.settings.plain), "plan.txt": text, **provenance(plan, device)}
 
 
+def _codec_files(plan: Plan) -> dict[str, bytes]:
+    """What the data set keeps to read and write samples without the data, below data/."""
+    files = {} if plan.splits is None else plan.splits.files
+    if wrong := [name for name in files if not re.fullmatch(r"[\w-][\w.-]*", name)]:
+        part = plan.settings.data.entry.part
+        raise PegboardError(
+            f"data set {part.name!r} names a file {wrong[0]!r}: expected a name without a folder"
+        )
+    return {f"{DATA}/{name}": contents for name, contents in files.items()}
+
+
 def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> int:
     """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet.
 
     Returns what `_carry_out` does.
     """
     refuse_links(folder)
-    settings = check(read_saved(folder / "config.yaml", local))
+    settings = check(read_saved(folder / "config.yaml", local), begun=True)
     device = choose_device(settings.trainer.device)
     checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
     with _prepared(settings, device) as precision, claimed(folder) as text:
         checkpoint.recover(checkpoints)
         anew = not checkpoint.history(checkpoints)
         plan = make_plan(settings, read=True)
+        _compare_files(plan, folder, console)
         assembly = _assemble(plan, device, folder, console, anew)
         if anew:
             metrics.unlink(missing_ok=True)
@@ -136,6 +149,15 @@ def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ())
                 checkpoint.point(checkpoints, "best", best)
             rows = MetricsFile.rewind(metrics, progress["logged"])
         return _carry_out(assembly, precision, folder, console, text, rows, state)
+
+
+def _compare_files(plan: Plan, folder: Path, console: Console) -> None:
+    """Tell where a data set gives other symbols than those that the run has learned."""
+    for name, contents in _codec_files(plan).items():
+        if (folder / name).is_file() and (folder / name).read_bytes() != contents:
+            console.warn(
+                f"{folder / name} is not what the data set keeps now: samples may be read differently"
+            )
 
 
 def refuse_links(folder: Path) -> None:
@@ -286,7 +308,7 @@ def _placed(assembly: Assembly, console: Console) -> Splits:
     assert splits is not None
     if where := place(splits, assembly.device):
         console.say(f"data: {where}")
-    for name in ("train", "val", "test") if assembly.plan.settings.trainer.channels_last else ():
+    for name in ("train", "val", "test") if assembly.channels_last else ():
         if isinstance(source := getattr(splits, name), Resident):
             setattr(splits, name, source.channels_last())
     return splits

@@ -1,7 +1,8 @@
 """Recipes: configs with the results they must reach, brought by plugins through `pegboard_recipes`.
 
 A recipe is a folder `data/model-variant` with `recipe.yaml` (an ordinary config), `card.md`,
-`result.json` (written by `pegboard zoo record`), and, where they are small, `model.safetensors`.
+`result.json` (written by `pegboard zoo record`), and, where they are small, `model.safetensors` with the
+files that the data set keeps in `data/`.
 No torch at import.
 """
 
@@ -21,7 +22,7 @@ from .errors import PegboardError
 from .nearest import nearest
 from .registry import Registry
 
-SMALL = 5 * 2**20  # bytes of weights that a recipe may carry
+SMALL = 5 * 2**20  # bytes of weights, and of what the data set keeps, that a recipe may carry
 BEGIN, END = "<!-- table: made by `pegboard zoo table` -->", "<!-- end of table -->"
 
 
@@ -94,7 +95,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     """
     from .api import train
     from .config.check import check
-    from .engine.checkpoint import WEIGHTS, read_manifest
+    from .engine.checkpoint import read_manifest
 
     runs = []
     first = check(recipe.config).seed  # the weights that are kept are those of the recipe as it stands
@@ -109,10 +110,14 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     result = {
         "name": recipe.name,
         "seeds": list(seeds),
-        "figures": {name: _spread([r.figures[name] for r in runs]) for name in runs[0].figures},
+        "figures": {
+            name: _spread([r.figures[name] for r in runs])
+            for name in runs[0].figures
+            if all(name in r.figures for r in runs)  # a probe may have failed
+        },
         "steps": runs[0].summary["steps"],
         "seconds": round(statistics.median(r.summary["seconds"] for r in runs), 2),
-        "parameters": _parameters(best / WEIGHTS),
+        "parameters": _parameters(best / "model.safetensors"),
         "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
         "data": environment["data"].get("fingerprint", ""),
         "spec": manifest["spec"],
@@ -121,12 +126,31 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     gaps = [r.summary["reference"]["gap"] for r in runs if "gap" in r.summary.get("reference", {})]
     if gaps:
         result["gap"] = _spread(gaps)  # of what the reference minimises, to the optimum
+    kept = _keep(runs[0].folder, recipe.folder) if weights else _forget(recipe.folder)
+    if kept and "files" in environment["data"]:
+        result["files"] = environment["data"]["files"]  # with their hashes
     (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     shutil.copyfile(runs[0].folder / "figures" / "curves.png", recipe.folder / "curves.png")
-    (recipe.folder / WEIGHTS).unlink(missing_ok=True)
-    if weights and (best / WEIGHTS).stat().st_size <= SMALL:
-        shutil.copyfile(best / WEIGHTS, recipe.folder / WEIGHTS)
     return recipe.folder / "result.json"
+
+
+def _keep(run: Path, recipe: Path) -> bool:
+    """Copy the best weights of a run, and what its data set keeps, beside a recipe where they are small."""
+    weights, data = run / "checkpoints" / "best" / "model.safetensors", run / "data"
+    _forget(recipe)
+    if sum(path.stat().st_size for path in (weights, *data.glob("*"))) > SMALL:
+        return False
+    shutil.copyfile(weights, recipe / weights.name)
+    if data.is_dir():
+        shutil.copytree(data, recipe / data.name)
+    return True
+
+
+def _forget(recipe: Path) -> bool:
+    """Remove the weights that were kept before."""
+    (recipe / "model.safetensors").unlink(missing_ok=True)
+    shutil.rmtree(recipe / "data", ignore_errors=True)
+    return False
 
 
 def _beside(reference: Mapping[str, Any]) -> dict[str, Any]:

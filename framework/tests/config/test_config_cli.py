@@ -166,7 +166,7 @@ def test_show_of_other_parts_and_sections(folder: Path, capsys: Any) -> None:
     main(["show", "zz-optimizer", "--local", "mine.py"])
     assert "with a closure" in capsys.readouterr().out
     main(["show", "zz-probe", "--local", "mine.py"])
-    assert "example" not in capsys.readouterr().out
+    assert "probes:\n    zz-probe: {share" in capsys.readouterr().out
     main(["show", "trainer"])
     assert "epochs" in capsys.readouterr().out
     main(["show", "data", "--local", "mine.py"])

@@ -118,3 +118,32 @@ def test_one_value_for_each_feature_cannot_be_trained_on(shape: tuple[int, ...],
         batch_norm(torch.zeros(shape), axis=axis)
     stored = torch.zeros(4), torch.ones(4)
     assert batch_norm(torch.zeros(shape), None, None, *stored, training=False, axis=axis).shape == shape
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_masked_places_are_in_no_statistic(axis: int) -> None:
+    """The same as torch on the places that are there, joined; what is left out may be anything."""
+    torch.manual_seed(0)
+    mask = torch.arange(6) < torch.tensor([6, 2, 4]).unsqueeze(1)
+    rows = torch.randn(3, 6, 5, dtype=torch.float64)
+    rows[~mask] = torch.nan
+    theirs = nn.BatchNorm1d(5).double()
+    x = rows.movedim(-1, axis).requires_grad_()
+    mean, var = torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
+    there = rows[mask].requires_grad_()
+    expected = theirs(there)
+    found = batch_norm(x, None, None, mean, var, axis=axis, mask=mask).movedim(axis, -1)
+    torch.testing.assert_close(found[mask], expected)
+    torch.testing.assert_close(mean, theirs.running_mean)
+    torch.testing.assert_close(var, theirs.running_var)
+    factor = torch.randn_like(expected)
+    (found[mask] * factor).sum().backward()
+    (expected * factor).sum().backward()
+    assert x.grad is not None and there.grad is not None
+    torch.testing.assert_close(x.grad.movedim(axis, -1)[mask], there.grad)
+
+
+def test_a_mask_that_leaves_nothing_gives_no_nan_to_the_averages() -> None:
+    mean, var = torch.zeros(2), torch.ones(2)
+    batch_norm(torch.ones(2, 3, 2), None, None, mean, var, axis=2, mask=torch.zeros(2, 3, dtype=torch.bool))
+    assert mean.isfinite().all() and var.isfinite().all()

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pegboard import Context, Dataset, PegboardError, Splits
 from pegboard_datasets import Hub, Input, pegboard_datasets
-from pegboard_datasets.language import _cut_texts
+from pegboard_datasets.language import cut_texts
 from pegboard_datasets.loading import pooled
 from pegboard_datasets.rows import Rows
 
@@ -144,9 +144,9 @@ def test_text_is_cut_into_stretches() -> None:
     lines = [chr(97 + i) * 9 for i in range(20)]
     config = Hub(path="-", inputs={"text": Input()}, target="text", test=0.2)
     for number in range(4):
-        cut = _cut_texts(lines, None, None, config, (number, 4))
+        cut = cut_texts(lines, None, None, config, (number, 4))
         assert cut["val"] == lines[4 * number : 4 * number + 4] and cut["test"] == lines[16:]
         assert cut["train"] == lines[: 4 * number] + lines[4 * number + 4 : 16]
-    one = _cut_texts(["abcdefghij"], None, None, config, (1, 4))
+    one = cut_texts(["abcdefghij"], None, None, config, (1, 4))
     assert one == {"train": ["ab", "efgh"], "val": ["cd"], "test": ["ij"]}
-    assert _cut_texts(lines, None, ["z"], config, (0, 2))["val"] == lines[:10]
+    assert cut_texts(lines, None, ["z"], config, (0, 2))["val"] == lines[:10]

@@ -45,7 +45,7 @@ def test_whitespace_keeps_marks_at_their_words():
 
 
 def test_characters_are_numbered_by_code_point():
-    vocabulary = fit_vocabulary(["hello\n"], "characters", pad=False, unknown=False)
+    vocabulary = fit_vocabulary(["hello\n"], "characters", special=())
     assert vocabulary.symbols == ("\n", "e", "h", "l", "o")
     assert vocabulary.decode(vocabulary.encode(["hole"])[0]) == "hole"
 
@@ -63,7 +63,7 @@ def test_lowercase_applies_to_fitting_and_reading():
 
 
 def test_without_an_unknown_symbol_the_unseen_is_an_error():
-    vocabulary = fit_vocabulary(["abc"], "characters", unknown=False)
+    vocabulary = fit_vocabulary(["abc"], "characters", special=("<pad>",))
     with pytest.raises(PegboardError, match=r"the symbol 'x' is not in the vocabulary"):
         vocabulary.encode(["axe"])
 

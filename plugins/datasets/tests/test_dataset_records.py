@@ -67,6 +67,7 @@ def test_the_spec_without_reading_equals_the_built_one(parts, build, name):
         ("squares_and_line", {"size": 24}),
         ("texture", {"size": 12, "hole": 3}),
         ("relighting", {"size": 6, "target": "image"}),
+        ("solids", {"size": 6, "form": "views", "views": 3}),
         ("blobs", {"labelled": 0.0}),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from pegboard import Facts, PegboardError, Ragged, Resident, Stream
 from pegboard_datasets import Hub, Input, Target, streaming
-from pegboard_datasets.hub_options import check_hub
+from pegboard_datasets.hub_checks import check_hub
 
 Splits = Any
 
@@ -238,9 +238,9 @@ def test_statistics_of_pieces_are_those_of_the_whole() -> None:
 
 
 def test_many_pieces_stream_the_same_bits(hub: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    from pegboard_datasets import encoders, targets
+    from pegboard_datasets import categories, targets, vectors
 
-    for module, name in ((encoders, "NUMBERS"), (encoders, "PIECE"), (targets, "PIECE")):
+    for module, name in ((vectors, "NUMBERS"), (categories, "PIECE"), (targets, "PIECE")):
         monkeypatch.setattr(module, name, 8)
     given = {
         "path": write_table(tmp_path / "t.csv"),

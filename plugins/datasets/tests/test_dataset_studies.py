@@ -319,7 +319,7 @@ def test_what_cannot_be_made_is_a_problem(parts, name, fields, field):
 
 
 MADE = ("students", "plants", "admissions", "overlap", "fraud", "biased", "objects", "cosine", "swiss_roll")
-MADE += ("sparse_fourier", "squares_and_line", "texture", "relighting")
+MADE += ("sparse_fourier", "squares_and_line", "texture", "relighting", "solids")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -343,7 +343,7 @@ def drawn(parts, build, name, **fields):
 
 
 PLOTS = ("fraud", "biased", "objects", "cosine", "quartet", "swiss_roll", "sparse_fourier", "texture")
-PLOTS += ("squares_and_line",)
+PLOTS += ("squares_and_line", "solids")
 
 
 def test_data_sets_with_a_picture_of_their_own_draw_it(parts, build):
@@ -353,7 +353,7 @@ def test_data_sets_with_a_picture_of_their_own_draw_it(parts, build):
     }
     assert sizes == {
         "fraud": 1, "biased": 2, "objects": 10, "cosine": 1, "quartet": 1, "swiss_roll": 1,
-        "sparse_fourier": 3, "texture": 10, "squares_and_line": 5,
+        "sparse_fourier": 3, "texture": 10, "squares_and_line": 5, "solids": 5,
     }  # fmt: skip
     for share in (0.0, 0.2):
         titles = [axes.get_title() for axes in drawn(parts, build, "objects", samples=30, labelled=share)]
@@ -383,10 +383,10 @@ def test_the_notes_say_which_space_samples_are_functions_on(parts, build):
         splits = build(name)
         (space,) = splits.notes["underlying_space"].values()
         kinds.add(space["space"])
-        shape = (space["d"], *space["shape"]) if space["space"] == "grid2d" else tuple(space["shape"])
+        shape = (space["d"], *space["shape"]) if "grid" in space["space"] else tuple(space["shape"])
         assert splits.train.inputs[0].shape[1:] == shape
         assert math.prod(space["shape"]) * space["d"] == splits.spec.inputs[0].size
-    assert kinds == {"set", "grid2d"}
+    assert kinds == {"set", "grid2d", "grid3d"}
 
 
 @pytest.mark.catalogue("S22")

@@ -17,14 +17,16 @@ from pegboard import (
     DataSpec,
     Facts,
     Labels,
+    Masked,
     PegboardError,
+    Span,
     Tokens,
     Trick,
     Values,
     Vector,
 )
 from pegboard_distillation import Distillation, build, check, pegboard_regularizers
-from pegboard_distillation.trick import DistillationTrick
+from pegboard_distillation.trick import DistillationTrick, SequenceTrick
 from torch import nn
 
 
@@ -213,11 +215,13 @@ def test_padding_is_left_out_of_the_teachers_loss(form):
     torch.testing.assert_close(trick.edit_loss(zero, output, Batch((tokens,), given)), short)
 
 
-@pytest.mark.parametrize("spec", [Classes(3), Labels(3), Values(3), Tokens(3, 5)], ids=str)
+@pytest.mark.parametrize(
+    "spec", [Classes(3), Labels(3), Values(3), Tokens(3, 5), Span(3), Masked(3, 4)], ids=str
+)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_step_runs_on_the_meta_device(spec, weighted):
     meta = torch.device("meta")
-    shape = (6, 5, 4) if isinstance(spec, Tokens) else (6, 4)
+    shape = (6, *spec.example(1, "meta").shape[1:], 4) if isinstance(spec, Tokens | Span | Masked) else (6, 4)
     student, teacher = nn.Linear(4, 3, device=meta), nn.Linear(4, 3, device=meta)
     trick = DistillationTrick(Distillation("t"), teacher, spec)
     weight = torch.ones(6, device=meta) if weighted else None
@@ -302,9 +306,14 @@ def test_the_formula_shows_the_mix(target, shown):
 
 def test_the_record_names_what_the_trick_overrides():
     (record,) = pegboard_regularizers()
-    assert record.name == "distillation" and record.stages == {"edit_loss": "mix"}
-    overridden = {n for n in vars(DistillationTrick) if n in vars(Trick) and not n.startswith("_")}
-    assert overridden == {"edit_loss", "formula"}
+    assert record.name == "distillation"
+    overridden = {
+        n
+        for kind in (DistillationTrick, SequenceTrick)
+        for n in vars(kind)
+        if n in vars(Trick) and not n.startswith("_")
+    }
+    assert overridden == {*record.stages, "formula"}
 
 
 def test_the_light_module_imports_neither_torch_nor_numpy():

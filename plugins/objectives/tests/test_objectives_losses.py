@@ -5,7 +5,19 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Batch, Classes, Context, DataSpec, Labels, PegboardError, Tokens, Values, Vector
+from pegboard import (
+    Batch,
+    Classes,
+    Context,
+    DataSpec,
+    Labels,
+    Masked,
+    PegboardError,
+    Span,
+    Tokens,
+    Values,
+    Vector,
+)
 from pegboard.config.check import ConfigError, check
 from pegboard_objectives import functional as losses
 from pegboard_objectives import measures, pegboard_objectives
@@ -44,6 +56,8 @@ CASES = [
     ("hinge", {"multiclass": "weston_watkins"}, CLASSES),
     ("perceptron", {}, Classes(2)),
     ("perceptron", {}, CLASSES),
+    ("span", {}, Span(5)),
+    ("pretraining", {}, Masked(6, 5)),
 ]
 IDS = [f"{name}-{spec}-{'-'.join(map(str, (*fields, *fields.values())))}" for name, fields, spec in CASES]
 
@@ -53,6 +67,7 @@ def build(name, spec, device="cpu", **fields):
     config = part.config(**fields)
     outputs = part.outputs(config, spec) if part.outputs else None
     outputs = getattr(spec, "size", None) if outputs is None else outputs
+    outputs = spec.length if isinstance(spec, Span) else outputs
     return part.build(config, Context(spec=DataSpec((), spec), outputs=outputs, device=device)), outputs
 
 
@@ -62,6 +77,13 @@ def sample(spec, outputs, rows=12, seed=0):
     if isinstance(spec, Tokens):
         output = torch.randn(rows, spec.length, outputs, generator=generator)
         return output, torch.randint(1, spec.vocab, (rows, spec.length), generator=generator)
+    if isinstance(spec, Span):
+        target = torch.randint(spec.length, (rows, 2), generator=generator).sort(1).values
+        return torch.randn(rows, 2, outputs, generator=generator), target
+    if isinstance(spec, Masked):
+        target = torch.randint(spec.vocab, (rows, 1 + spec.length), generator=generator)
+        target[:, 0] %= 2
+        return torch.randn(rows, 1 + spec.length, outputs, generator=generator), target
     output = torch.randn(rows, outputs, generator=generator)
     if isinstance(spec, Classes):
         return output, torch.randint(spec.count, (rows,), generator=generator)
@@ -233,7 +255,7 @@ def test_half_precision_outputs_are_taken(name, fields, spec):
     objective, outputs = build(name, spec, **fields)
     output, target = sample(spec, outputs)
     targets = [target]
-    if PARTS[name].soft and isinstance(spec, Classes | Tokens):
+    if PARTS[name].soft and isinstance(spec, Classes | Tokens | Masked):
         targets.append(F.one_hot(target, spec.size).float())
     for target in targets:
         for weight in (None, torch.rand(12)):
@@ -244,7 +266,7 @@ def test_half_precision_outputs_are_taken(name, fields, spec):
 
 @pytest.mark.parametrize(
     ("name", "fields", "spec"),
-    [(n, f, s) for n, f, s in CASES if PARTS[n].soft and isinstance(s, Classes | Tokens)],
+    [(n, f, s) for n, f, s in CASES if PARTS[n].soft and isinstance(s, Classes | Tokens | Masked)],
 )
 @pytest.mark.catalogue("S4-031")
 def test_one_hot_targets_give_what_indices_give(name, fields, spec):

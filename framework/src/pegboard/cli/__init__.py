@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 COMMANDS = (
-    "train", "resume", "eval", "predict", "probe", "report", "compare", "explain", "check", "show", "plugins",
-    "schema", "zoo", "new",
+    "train", "resume", "eval", "predict", "sample", "probe", "report", "compare", "explain", "check", "show",
+    "plugins", "schema", "zoo", "new",
 )  # fmt: skip
 NO_PLUGINS = "--no-plugins"
 

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
-HELP = "Predict with a trained run: for a table of new rows, or for a split of its data."
-EXAMPLE = "pegboard predict runs/quickstart/latest --input rows.csv -o predictions.csv"
+if TYPE_CHECKING:
+    from ..contracts import Decoding
+    from ..inference import Trained
+
+HELP = "Predict with a trained run: for a table, pictures or texts, or for a split of its data."
+EXAMPLE = """pegboard predict runs/quickstart/latest --input rows.csv -o predictions.csv
+         pegboard predict runs/pictures/latest --input photos/ more/one.png
+         pegboard predict runs/questions/latest --text 'how far is it to Rome?'"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run folder, a checkpoint folder or zoo:NAME")
-    parser.add_argument("--input", help="a .csv, .json or .jsonl table with the columns of the data")
+    parser.add_argument(
+        "--input",
+        nargs="+",
+        metavar="PATH",
+        help="a .csv, .json or .jsonl table with the columns of the data; or files of pictures or of text, "
+        "or folders with such files",
+    )
+    parser.add_argument("--text", action="append", metavar="TEXT", help="a text; may be given again")
+    parser.add_argument("--lines", action="store_true", help="each line of a text file is a text of its own")
     parser.add_argument("--split", choices=("train", "val", "test"), default="test", help="without --input")
+    parser.add_argument(
+        "--beams", type=int, default=1, help="of a translation, followed at once (default: 1)"
+    )
     parser.add_argument("-o", "--output", help="a .csv or .json file (default: print CSV)")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--device", default="auto", help="default: a GPU where there is one")
@@ -21,14 +39,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from ..inference import Trained, read_table, write_table
+    from ..errors import PegboardError
+    from ..tables import TABLES, read_table, write_table
 
-    table = read_table(Path(args.input)) if args.input else None
+    if args.beams < 1:
+        raise PegboardError(f"--beams: found {args.beams}, expected at least 1")
+    if args.input and args.text:
+        raise PegboardError("give --input or --text, not both")
+    paths = list(args.input or ())
+    tables = [path for path in paths if Path(path).suffix.lower() in TABLES]
+    if tables and len(paths) > 1:
+        raise PegboardError(f"{tables[0]} is a table, and one table is read at a time: name it alone")
+    if args.lines and (not paths or tables):
+        raise PegboardError("--lines is for text files: name them after --input")
+    table = read_table(Path(paths[0])) if tables else None
+    from ..inference import Trained
+
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
-    source = trained.source(args.split) if table is None else trained.encode(table, args.input)
-    text = write_table(trained.predict(source), Path(args.output) if args.output else None)
-    print(
-        f"{len(source)} predictions in {args.output}" if args.output else text,
-        end="\n" if args.output else "",
-    )
+    columns = _answers(args, trained, table, paths)
+    text = write_table(columns, Path(args.output) if args.output else None)
+    count = len(next(iter(columns.values())))
+    print(f"{count} predictions in {args.output}" if args.output else text, end="\n" if args.output else "")
     return 0
+
+
+def _answers(
+    args: argparse.Namespace, trained: Trained, table: dict[str, list[Any]] | None, paths: list[str]
+) -> dict[str, list[Any]]:
+    from ..report.console import working
+    from ..specs import Image
+    from ..tables import given_files, given_texts
+
+    how = _decoding(trained, args.beams)
+    if table is not None or not (paths or args.text):
+        source = trained.source(args.split) if table is None else trained.encode(table, paths[0])
+        with working(len(source), "sample") as advance:
+            return trained.predict(source, how, advance)
+    inputs = trained.plan.spec.inputs
+    kind = "picture" if paths and inputs and isinstance(inputs[0], Image) else "text"
+    trained.column(kind)  # files that the model cannot read need not be looked for
+    given = given_files(paths, kind, args.lines) if paths else given_texts(args.text)
+    with working(len(given.values), kind) as advance:
+        return trained.answer(given, kind, how, advance)
+
+
+def _decoding(trained: Trained, beams: int) -> Decoding | None:
+    """How a text is answered with a text: by the likeliest symbols."""
+    from ..contracts import Decoding
+    from ..errors import PegboardError
+
+    if trained.translates:
+        return Decoding(length=trained.longest, temperature=0.0, beams=beams)
+    if beams > 1:
+        name = trained.plan.settings.model.entry.part.name
+        raise PegboardError(f"--beams is for models that answer with a text, and {name!r} does not")
+    return None

@@ -109,7 +109,7 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
         from ..parts import Dataset
 
         chosen, seed = choose(Dataset, name, words, registry), 0
-    path = _picture(args.out, chosen.entry.part.name)
+    path = picture_path(args.out, chosen.entry.part.name)
     from ..parts import Context
     from ..planning import build, read_data
     from ..report.pictures import draw_data, named
@@ -125,7 +125,7 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
     yield from left_out
 
 
-def _picture(given: str | None, name: str) -> Path:
+def picture_path(given: str | None, name: str) -> Path:
     """Where a picture goes; a file that nobody named is not replaced."""
     from pathlib import Path
 
@@ -200,7 +200,7 @@ def _section(name: str, cls: type[Any]) -> Iterator[str]:
 
 def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     from ..config.fields import describe
-    from ..config.sections import OPTIONS, in_configs
+    from ..config.sections import OPTIONS
     from ..errors import PegboardError
 
     part = entry.part
@@ -222,10 +222,9 @@ def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     facts = list(_facts(part))
     yield from (f"{label:<10}  {text}" for label, text in facts)
     yield from [""] if facts else []
-    if in_configs(part):
-        yield "example"
-        yield textwrap.indent(_example(registry.reference(entry), part.kind, fields), "  ")
-        yield ""
+    yield "example"
+    yield textwrap.indent(_example(registry.reference(entry), part, fields), "  ")
+    yield ""
 
 
 def _fields(title: str, fields: Iterable[Field]) -> Iterator[str]:
@@ -264,27 +263,26 @@ def _facts(part: Any) -> Iterator[tuple[str, str]]:
     if getattr(part, "reference", False):
         yield "reference", "a run that names it is measured beside its optimum"
     elif part.kind == "probe":
-        yield "measures", f"a finished run: pegboard probe RUN {part.name}"
+        yield "measures", f"a run at its end, or later: pegboard probe RUN {part.name}"
     if getattr(part, "closure", False):
         yield "steps", "with a closure: it evaluates the loss again"
     if part.docs:
         yield "more", part.docs
 
 
-def _example(name: str, kind: str, fields: Iterable[Field]) -> str:
+def _example(name: str, part: Any, fields: Iterable[Field]) -> str:
     """A node of a config that names the part, with its required keys and its first ones."""
     from ..config.dump import to_yaml
     from ..config.fields import plain
-    from ..config.sections import section
+    from ..config.merge import KEYED
+    from ..config.sections import home
 
-    fields = list(fields)
+    fields, at = list(fields), home(part)
     shown = [f for f in fields if f.required] or fields[:2]
     keys = {f.name: "..." if f.required else plain(f.default) for f in shown}
-    if kind == "schedule":
+    if part.kind == "schedule":
         return to_yaml({"optimizer": {"schedule": {"name": name, **keys}}}).rstrip()
-    if kind in ("regularizer", "tracker"):
-        return to_yaml({section(kind): {name: keys}}).rstrip()
-    return to_yaml({section(kind): {"name": name, **keys}}).rstrip()
+    return to_yaml({at: {name: keys} if at in KEYED else {"name": name, **keys}}).rstrip()
 
 
 def _cut(text: str, room: int) -> str:

@@ -17,14 +17,14 @@ from .sections import Parts, section
 
 def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry: Registry) -> Chosen:
     """The part with this name and the fields that `words` give, or everything that is wrong with them."""
-    place = "probe" if kind.kind == "probe" else section(kind.kind)  # not all of them stand in configs
+    place = "probe" if kind.kind == "probe" else section(kind.kind)
     loaded = load_part(place, name, words)
     found: list[Mistake] = []
     if any(word.startswith("name=") for word in words):
         found.append(
             Mistake(path=f"{place}.name", message=f"the name is {name!r} already", expected="fields of it")
         )
-    parts = Parts(registry, found, any_part=True)
+    parts = Parts(registry, found)
     read = parts.read(kind, place, loaded.tree[place])
     reads = {} if read is None else {place: read}
     if read is not None:

@@ -41,15 +41,19 @@ RUN_NAME = Annotated[
 
 
 def check(
-    source: Source | Loaded, overrides: Sequence[str] = (), registry: Registry | None = None
+    source: Source | Loaded,
+    overrides: Sequence[str] = (),
+    registry: Registry | None = None,
+    begun: bool = False,
 ) -> Settings:
     """The settings of a config, or a ConfigError with everything that is wrong with it.
 
     `source` is the path of a config, a mapping, or what `load` gave. Without a `registry` the
-    installed plugins are asked, with the local ones that the config names.
+    installed plugins are asked, with the local ones that the config names. A run that has `begun` does not
+    need the weights any more that it started from.
     """
     loaded = source if isinstance(source, Loaded) else load(source, overrides)
-    checker = _Checker(loaded)
+    checker = _Checker(loaded, begun)
     settings = checker.run(registry)
     mistakes = checker.report()
     if mistakes:
@@ -65,7 +69,7 @@ def check(
 def refine(settings: Settings, spec: DataSpec) -> Settings:
     """Settings once the data was read: the checks that waited for its spec, and the objective."""
     loaded = Loaded(tree=dict(settings.plain), origins=dict(settings.origins))
-    checker = _Checker(loaded)
+    checker = _Checker(loaded, begun=True)
     refined = checker.run(settings.registry, spec)
     if mistakes := checker.report():
         raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
@@ -76,8 +80,8 @@ def refine(settings: Settings, spec: DataSpec) -> Settings:
 class _Checker:
     """One pass over a config; `found` collects what is wrong."""
 
-    def __init__(self, loaded: Loaded) -> None:
-        self.loaded = loaded
+    def __init__(self, loaded: Loaded, begun: bool) -> None:
+        self.loaded, self.begun = loaded, begun
         self.found: list[Mistake] = []
         self.sections: dict[str, tuple[str, Any]] = {}  # section -> the key it stands under, its value
         self.reads: dict[str, Read] = {}  # dotted path -> part
@@ -101,7 +105,7 @@ class _Checker:
             self._keep("objective", self.parts.read(ObjectivePart, key, objective))
         key, reference = self.sections.get("reference", ("reference", None))
         if reference is not None:
-            self._keep("reference", self.parts.read(ProbePart, key, reference))
+            self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)
@@ -306,6 +310,11 @@ class _Checker:
                 self._switched_off(path, name, kind.kind)
             else:
                 self._keep(f"{section}.{name}", self.parts.read(kind, path, node, name))
+            if section == "probes" and name in ("train", "val", "test"):
+                hint = f"under another key: probes: {{mine: {{name: {name}}}}}"
+                self._note(
+                    path, f"{name!r} is a split, by which its figures are named", hint=hint, at_key=True
+                )
             if isinstance(node, Mapping) and "name" in node and not re.fullmatch(r"[A-Za-z_][\w:-]*", name):
                 self._note(
                     path, f"{name!r} cannot be a key", expected="letters, digits, '_' and '-'", at_key=True
@@ -333,6 +342,8 @@ class _Checker:
             spec = fit.read_spec(self.parts, data)
         if data is not None:
             self.found += fit.fit_batches(data, spec)
+        if model is not None and not self.begun:
+            self.found += fit.fit_start(model)
         if spec is not None and data is not None:
             source = repr(data.entry.part.name)
             if model is not None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+from ..nearest import nearest
 from ..parts import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regularizer
 from ..registry import Entry, Registry
 from ..regularizer import Use, order
@@ -14,6 +18,29 @@ from .nodes import DataOptions, Trainer
 from .report import Mistake, listed
 from .sections import Parts, Read
 from .typed import build
+
+WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
+
+
+def weights_alone(ref: str) -> bool:
+    """Whether a reference to weights is the path of a file that holds nothing else."""
+    return Path(ref).suffix.lower() in WEIGHTS and not os.path.isdir(ref)
+
+
+def fit_start(model: Read) -> Iterable[Mistake]:
+    """A file of weights to start from that is not there; a run may yet be trained."""
+    ref = getattr(model.options, "weights", None)
+    if ref is None or not weights_alone(ref) or os.path.exists(ref):
+        return
+    path, beside = Path(ref), list[str]()
+    with suppress(OSError, ValueError):  # a folder that is not there, or that nobody may read
+        beside = sorted(os.listdir(path.parent))
+    yield Mistake(
+        path=f"{model.path}.weights",
+        message=f"there is no file {ref!r}",
+        expected=f"a run folder, a checkpoint folder, zoo:name or a file of weights ({', '.join(WEIGHTS)})",
+        nearest=tuple(str(path.parent / name) for name in nearest(path.name, beside)),
+    )
 
 
 def read_spec(parts: Parts, data: Read) -> DataSpec | None:

@@ -24,7 +24,11 @@ PARTS: dict[str, type[Part[Any, Any]]] = {
     "objective": ObjectivePart,
     "reference": ProbePart,
 }
-KEYED: dict[str, type[Part[Any, Any]]] = {"regularizers": Regularizer, "trackers": TrackerPart}
+KEYED: dict[str, type[Part[Any, Any]]] = {
+    "regularizers": Regularizer,
+    "probes": ProbePart,
+    "trackers": TrackerPart,
+}
 
 Path = tuple[str, ...]
 
@@ -47,7 +51,7 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
     """`over` laid over `base`: mappings merge key by key, everything else is replaced.
 
     Where the name of a part changes, only the core's own keys of its node are inherited. A null
-    for a regularizer or tracker takes the inherited one out.
+    for a regularizer, probe or tracker takes the inherited one out.
     """
     part = part_at(path)
     if part is not None:

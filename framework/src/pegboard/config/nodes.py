@@ -53,7 +53,7 @@ class DataOptions:
 class ModelOptions:
     """How a model starts; stands beside the model's own fields."""
 
-    weights: str | None = None  # run folder, checkpoint or zoo:name whose weights it starts from
+    weights: str | None = None  # run folder, checkpoint, zoo:name or file whose weights it starts from
     infer_pegs: bool | None = None  # give pegs to a model that has none; null: where a trick hangs modules
 
 
@@ -146,13 +146,14 @@ class Settings:
     data: Chosen
     batches: DataOptions
     model: Chosen
-    weights: str | None  # run folder, checkpoint or zoo:name whose weights the model starts from
+    weights: str | None  # run folder, checkpoint, zoo:name or file whose weights the model starts from
     infer_pegs: bool  # give pegs to a model that has none
     optimizer: Chosen
     schedule: Chosen | None
     player_optimizers: Mapping[str, tuple[Chosen, Chosen | None]]  # for players with their own settings
     objective: Chosen | None  # None until the data says its target
     reference: Chosen | None  # the exact optimum that the run is measured beside
+    probes: Mapping[str, Chosen]  # what is measured at the end besides, sorted by key
     regularizers: Mapping[str, Chosen]  # sorted by key
     trainer: Trainer
     trackers: Mapping[str, Chosen]

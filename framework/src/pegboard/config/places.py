@@ -21,6 +21,7 @@ TOP = (
     "optimizer",
     "objective",
     "reference",
+    "probes",
     "regularizers",
     "trainer",
     "trackers",
@@ -81,10 +82,10 @@ class _Places:
         return ""
 
     def best(self, key: str, parent: str, core_only: bool) -> tuple[float, str]:
-        """The likeliest place of a key outside its node; keys inside a regularizer count less."""
+        """The likeliest place of a key outside its node; sections, and keys inside a trick, count less."""
         places = self.core if core_only else {**self.core, **self.own}
         scored = [
-            (score(key, name) * (0.8 if path.count(".") > 1 else 1), -path.count("."), path)
+            (score(key, name) * (0.9, 1.0, 0.8)[min(path.count("."), 2)], -path.count("."), path)
             for path, name in places.items()
             if path.rpartition(".")[0] != parent and path not in (parent, "name")
         ]
@@ -118,6 +119,6 @@ def _parts(reads: Mapping[str, Read], registry: Registry) -> Iterator[tuple[str,
             for entry in registry.entries(kind):
                 for field in part_fields(entry):
                     yield f"{section(kind)}.{field.name}", field.name
-    for kind in ("regularizer", "tracker"):
+    for kind in ("regularizer", "probe", "tracker"):
         for entry in registry.entries(kind):
             yield f"{section(kind)}.{entry.part.name}", entry.part.name

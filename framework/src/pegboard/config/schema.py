@@ -30,6 +30,7 @@ _SECTIONS = {
     "optimizer": "how the weights follow the gradient, and how the learning rate changes",
     "objective": "the loss and its metrics; chosen by the data's target where it is left out",
     "reference": "the exact optimum of the problem, beside which the run is measured at its end",
+    "probes": "what is measured of the best weights at the end of the run, by name",
     "regularizers": "tricks by name, each with its settings; {} takes its defaults, null takes it out",
     "trackers": "where figures, pictures and checkpoints go besides the run folder, by name",
 }
@@ -49,7 +50,8 @@ _SWITCH = {"type": ["object", "null", "boolean", "string"], "pattern": "^(?:[Oo]
 def schema(registry: Registry) -> dict[str, Any]:
     """The schema of a config; a part that needs a key says so in the key's description."""
     defs: dict[str, Any] = {"interpolation": {"type": "string", "pattern": r"\$\{.*\}"}}
-    for kind in (*(cls.kind for cls in (*PARTS.values(), *KEYED.values())), "schedule"):
+    kinds = {section: _kind(section, cls) for section, cls in {**PARTS, **KEYED}.items()}
+    for kind in (*kinds.values(), "schedule"):
         defs[f"names.{kind}"] = _names(kind, registry)
         defs[kind] = _keys(kind, registry)
         for entry in nameable(registry, kind):
@@ -65,8 +67,8 @@ def schema(registry: Registry) -> dict[str, Any]:
             "anyOf": [{"type": "integer", "minimum": 0}, _INTERPOLATION],
             "default": 0,
         },
-        **{section: _node(kind.kind, _SECTIONS[section]) for section, kind in PARTS.items()},
-        **{section: _keyed(kind.kind, _SECTIONS[section], registry) for section, kind in KEYED.items()},
+        **{section: _node(kinds[section], _SECTIONS[section]) for section in PARTS},
+        **{section: _keyed(kinds[section], _SECTIONS[section], registry) for section in KEYED},
         "trainer": _section(Trainer),
         "plugins": _section(Plugins),
     }
@@ -78,6 +80,11 @@ def schema(registry: Registry) -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": defs,
     }
+
+
+def _kind(section: str, cls: type[Any]) -> str:
+    """What may stand in a section; not every probe is a reference."""
+    return section if section == "reference" else str(cls.kind)
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ SECTIONS = {
     "regularizer": "regularizers",
     "tracker": "trackers",
     "schedule": "optimizer.schedule",
-    "probe": "reference",
+    "probe": "probes",
 }
 _KINDS = ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker", "probe")
 _CALLED_NAME = ("name", "type", "kind", "class", "_target_", "id", "part")
@@ -50,14 +50,16 @@ def section(kind: str) -> str:
     return SECTIONS.get(kind, kind)
 
 
+def home(part: Part[Any, Any]) -> str:
+    """Where in a config a part stands first of all: a probe that knows an optimum as the reference."""
+    return "reference" if getattr(part, "reference", False) else section(part.kind)
+
+
 def nameable(registry: Registry, kind: str) -> list[Entry]:
-    """The parts of a kind that a config may name; of the probes, those that are references."""
-    return [e for e in registry.entries(kind) if in_configs(e.part)]
-
-
-def in_configs(part: Part[Any, Any]) -> bool:
-    """Whether a config may name a part; a probe that is no reference measures finished runs alone."""
-    return getattr(part, "reference", True) is True
+    """The parts of a kind; a `reference` is a probe that knows an optimum."""
+    if kind != "reference":
+        return registry.entries(kind)
+    return [entry for entry in registry.entries("probe") if getattr(entry.part, "reference", False)]
 
 
 def as_node(value: Any) -> Any:
@@ -68,11 +70,15 @@ def as_node(value: Any) -> Any:
 class Parts:
     """Reads part nodes with one registry, and notes what is wrong with them.
 
-    A command may name `any_part`, also those that a config does not.
+    Where `references` are asked for, other probes are none.
     """
 
-    def __init__(self, registry: Registry, found: list[Mistake], any_part: bool = False) -> None:
-        self.registry, self.found, self.any_part = registry, found, any_part
+    def __init__(self, registry: Registry, found: list[Mistake], references: bool = False) -> None:
+        self.registry, self.found, self.references = registry, found, references
+
+    def entries(self, kind: str) -> list[Entry]:
+        """The parts that may be named."""
+        return nameable(self.registry, "reference" if self.references and kind == "probe" else kind)
 
     def note(self, path: str, message: str, **more: Any) -> None:
         self.found.append(Mistake(path=path, message=message, **more))
@@ -134,25 +140,27 @@ class Parts:
         """The part, or the one that was probably meant, so that its fields are checked all the same."""
         try:
             entry = self.registry.lookup(kind, name)
-            if self.any_part or in_configs(entry.part):
+            if not self.references or home(entry.part) == "reference":
                 return entry, False
             self._no_reference(entry, place)
             return None, False
         except UnknownPart as error:
-            entries = self.registry.entries(kind) if self.any_part else nameable(self.registry, kind)
-            names = [e.part.name for e in entries]
+            names = [e.part.name for e in self.entries(kind)]
             near = nearest(name, [*names, *error.nearest]) if name not in names else list(error.nearest)
             hint = error.hint
             for other in _KINDS:
-                if other != kind and any(e.part.name == name for e in nameable(self.registry, other)):
-                    at = section(other)
+                named = [
+                    e.part for e in self.registry.entries(other) if other != kind and e.part.name == name
+                ]
+                if named:
+                    at = home(named[0])
                     hint = f"{_a(other)} stands under {at}: {at}: {{{name}: {{}}}}\n{hint}"
-                    if other not in ("regularizer", "tracker"):
+                    if at not in ("regularizers", "probes", "trackers"):
                         hint = f"{_a(other)} stands under {at}: {at}: {{name: {name}}}\n{error.hint}"
             self.note(
                 place,
                 error.message,
-                expected=_short(error.expected) if kind != "probe" or self.any_part else self._references(),
+                expected=self._references() if self.references else _short(error.expected),
                 nearest=tuple(near),
                 hint=hint,
                 at_key=at_key,
@@ -171,11 +179,11 @@ class Parts:
         message = (
             f"probe {name!r} is no reference: it measures a run, and knows no optimum to compare it with"
         )
-        hint = f"measure it on a finished run: pegboard probe RUN {name}"
+        hint = f"measure it at the end of the run: probes: {{{name}: {{}}}}"
         self.note(place, message, expected=self._references(), hint=hint)
 
     def _references(self) -> str:
-        names = sorted({e.part.name for e in nameable(self.registry, "probe")})
+        names = sorted({e.part.name for e in self.entries("probe")})
         return f"one of {listed(names)}" if names else "a reference; none is installed"
 
     def _name(self, kind: str, path: str, node: Mapping[str, Any], key: str) -> tuple[dict[str, Any], str]:
@@ -197,10 +205,10 @@ class Parts:
         return dict(node), ""
 
     def _known(self, kind: str, name: str) -> bool:
-        return bool(nearest(name, [e.part.name for e in nameable(self.registry, kind)], 1))
+        return bool(nearest(name, [e.part.name for e in self.entries(kind)], 1))
 
     def _nameless(self, kind: str, path: str, node: Mapping[str, Any]) -> None:
-        entries = nameable(self.registry, kind)
+        entries = self.entries(kind)
         names = sorted({e.part.name for e in entries})
         nested = [k for k in node if k in names]
         if nested:
@@ -235,7 +243,7 @@ class Parts:
             wanted = f"a mapping of its keys: {key}: {{}} takes the defaults"
             self.note(path, f"found {shown(value)}", expected=wanted, hint=hint)
             return
-        names = listed(sorted({e.part.name for e in nameable(self.registry, kind)})) or "none installed"
+        names = listed(sorted({e.part.name for e in self.entries(kind)})) or "none installed"
         if value is None:
             message = f"no {kind} is named: the key {path!r} is missing or empty"
             wanted = f"{path}: {{name: ...}} with one of {names}"
@@ -250,8 +258,8 @@ class Parts:
 
     def _first_field(self, kind: str, path: str, key: str, value: Any) -> str:
         """A hint for `trick: 0.5`, which was probably meant for the part's first field."""
-        near = nearest(key, [e.part.name for e in nameable(self.registry, kind)], 1)
-        entry = next((e for e in nameable(self.registry, kind) if near and e.part.name == near[0]), None)
+        near = nearest(key, [e.part.name for e in self.entries(kind)], 1)
+        entry = next((e for e in self.entries(kind) if near and e.part.name == near[0]), None)
         for field in part_fields(entry) if entry else ():
             if convert(field.hint, value, path, []) is not BAD:
                 return f"write {key}: {{{field.name}: {flow(value)}}}"

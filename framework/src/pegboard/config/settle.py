@@ -33,7 +33,12 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
     """The settings of a config in which nothing is wrong."""
     batches, start = reads["data"].options, reads["model"].options
     assert isinstance(batches, DataOptions) and isinstance(start, ModelOptions)
-    tricks = {p.partition(".")[2]: _chosen(p, reads) for p in sorted(reads) if p.startswith("regularizers.")}
+    keyed: dict[str, dict[str, Chosen]] = {section: {} for section in KEYED}
+    for path in sorted(reads):
+        section, _, key = path.partition(".")
+        if section in KEYED:
+            keyed[section][key] = _chosen(path, reads)
+    tricks = keyed["regularizers"]
     hangs = any("hang" in getattr(c.entry.part, "stages", ()) for c in tricks.values())
     start = replace(start, infer_pegs=hangs if start.infer_pegs is None else start.infer_pegs)
     players = {match[1]: path for path in reads if (match := _PLAYER.fullmatch(path))}
@@ -54,9 +59,8 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
         player_optimizers={n: (_chosen(p, reads), maybe(f"{p}.schedule")) for n, p in players.items()},
         objective=maybe("objective"),
         reference=maybe("reference"),
-        regularizers=tricks,
+        **keyed,
         trainer=whole.trainer,
-        trackers={p.partition(".")[2]: _chosen(p, reads) for p in sorted(reads) if p.startswith("trackers.")},
         plugins=whole.plugins,
         spec=whole.spec,
         plain={},
@@ -105,6 +109,7 @@ def _plain(settings: Settings, start: ModelOptions, registry: Registry) -> dict[
         "optimizer": optimizer,
         "objective": node(settings.objective),
         "reference": node(settings.reference),
+        "probes": {key: keyed(key, c) for key, c in settings.probes.items()} or None,
         "regularizers": {key: keyed(key, c) for key, c in settings.regularizers.items()},
         "trainer": plain(settings.trainer),
         "trackers": {key: keyed(key, c) for key, c in settings.trackers.items()},

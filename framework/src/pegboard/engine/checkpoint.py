@@ -29,6 +29,8 @@ from ..errors import PegboardError
 FORMAT = 1
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
 LONGEST = 64 * 2**20  # bytes of a manifest
+NESTED = ("state_dict", "model")  # keys below which a file of torch's may have the weights
+WRAPPED = "module."  # before every name of a model that was wrapped to train on several devices
 FIELDS: dict[str, type] = {"step": int, "epoch": int, "figures": dict, "plugins": dict, "spec": dict}
 
 
@@ -288,17 +290,49 @@ def read_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
         raise PegboardError(f"cannot read weights from {path}: {error}") from None
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The training state of a checkpoint; nothing in it is executed."""
-    path = checkpoint / STATE
+def read_file(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file of weights alone, by name; nothing in it is executed.
+
+    What torch saved may have them below `state_dict` or `model`, and names as of a wrapped model.
+    """
+    if path.suffix.lower() == ".safetensors":
+        return read_weights(path)
+    found: Any = _unpack(path)
+    for _ in range(3):  # a mapping may hold itself
+        below = [found[key] for key in NESTED if isinstance(found, Mapping) and key in found]
+        found = next((inner for inner in below if isinstance(inner, Mapping)), found)
+    given = found if isinstance(found, Mapping) else {}
+    tensors = {str(name): value for name, value in given.items() if isinstance(value, Tensor)}
+    if not tensors:
+        what = f"the keys {', '.join(map(str, list(given)[:5]))}" if given else f"a {type(found).__name__}"
+        raise PegboardError(
+            f"{path} holds no tensors by name, but {what}: expected a state_dict, alone or below "
+            f"{' or '.join(map(repr, NESTED))}"
+        )
+    wrapped = all(name.startswith(WRAPPED) for name in tensors)
+    return {name.removeprefix(WRAPPED) if wrapped else name: value for name, value in tensors.items()}
+
+
+def _unpack(path: Path, archive: bool = False) -> Any:
+    """What torch saved in a file, where it is plain data and tensors; old versions wrote no `archive`."""
     try:
-        _check_archive(path)
-        return dict(torch.load(path, map_location="cpu", weights_only=True))
+        if archive or zipfile.is_zipfile(path):
+            _check_archive(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a hostile file may make the reader raise anything
         reason = str(error) or repr(error)
         if "Weights only load failed" in reason:
             reason = "it holds more than plain data and tensors, and nothing in it was executed"
         raise PegboardError(f"cannot read {path}: {reason.splitlines()[0]}") from None
+
+
+def read_state(checkpoint: Path) -> dict[str, Any]:
+    """The training state of a checkpoint; nothing in it is executed."""
+    path = checkpoint / STATE
+    found = _unpack(path, archive=True)
+    if not isinstance(found, dict):
+        raise PegboardError(f"cannot read {path}: it holds a {type(found).__name__}")
+    return found
 
 
 def _check_archive(path: Path) -> None:
@@ -338,9 +372,20 @@ def compare_weights(model: nn.Module, weights: Mapping[str, Tensor], strict: boo
         *(f"unexpected: {k}" for k in unexpected),
         *(f"wrong shape: {k}" for k in shapes),
     ]
-    if (strict and lines) or len(shapes) == len(set(own) & set(weights)):
+    if strict and lines:
         raise PegboardError("\n  ".join((f"the weights of {where} do not fit the model:", *lines)))
+    if len(shapes) == len(set(own) & set(weights)):
+        raise PegboardError(
+            f"the weights of {where} do not fit the model: nothing in them has a name and the shape of it\n"
+            f"  the model  {_some(own)}\n  the file   {_some(weights)}"
+        )
     return lines
+
+
+def _some(tensors: Mapping[str, Tensor], most: int = 6) -> str:
+    """A few names with shapes."""
+    shown = ", ".join(f"{name} {tuple(tensors[name].shape)}" for name in list(tensors)[:most])
+    return shown + (f" and {len(tensors) - most} more" if len(tensors) > most else "")
 
 
 def _tied(model: nn.Module) -> dict[str, set[str]]:

@@ -15,6 +15,8 @@ from ..contracts import Batch, Metric, Objective, Source
 from ..data import Sequences, reading
 from .precision import Precision
 
+LOWEST = -1e9  # a score that no place has
+
 
 class Halted(Exception):
     """An evaluation was given up because a signal asked the run to end."""
@@ -126,9 +128,20 @@ def collect(
 
 
 def joined(parts: Sequence[Tensor], padding: int = 0) -> Tensor:
-    """Batches (rows, ...) as one tensor; where they have rows of different length, all as the longest."""
+    """Batches (rows, ...) as one tensor; where they have rows of different length, all as the longest.
+
+    The length may be any axis. Where it is the last of several, an output is a score of every place, and
+    what is filled up has the lowest.
+    """
     if len({part.shape[1:] for part in parts}) > 1:
-        longest = max(part.shape[1] for part in parts)
-        sides = [(0, 0) * (part.dim() - 2) + (0, longest - part.shape[1]) for part in parts]
-        parts = [functional.pad(p, side, value=padding) for p, side in zip(parts, sides, strict=True)]
+        whole = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+        places = len(whole) > 1 and len({part.shape[-1] for part in parts}) > 1
+        value = LOWEST if places and parts[0].is_floating_point() else padding
+        parts = [functional.pad(part, _sides(part, whole), value=value) for part in parts]
     return torch.cat(list(parts))
+
+
+def _sides(part: Tensor, whole: Sequence[int]) -> list[int]:
+    """What `pad` adds on both sides of every axis but the first, the last axis first."""
+    added = [size - own for size, own in zip(whole, part.shape[1:], strict=True)]
+    return [n for more in reversed(added) for n in (0, more)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from rich.console import Console as RichConsole
@@ -92,6 +92,18 @@ class Console:
             self.rich.print(table)
         else:
             self.say(plain_table(title, columns, rows))
+
+
+@contextmanager
+def working(total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where a person looks at it; takes how much is done."""
+    console = Console(stream=sys.stderr, unit=unit)
+    console.quiet = not console.live
+    console.start(total)
+    try:
+        yield console.advanced
+    finally:
+        console.stop()
 
 
 def number(value: Any) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833"}
 
@@ -39,4 +42,19 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Pa
     figure.suptitle(title, fontsize=11)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
+    return path
+
+
+def draw_figure(path: Path, title: str, draw: Callable[[Figure], None]) -> Path:
+    """Write what `draw` puts on an empty figure, in the format of the suffix; a title it gives comes last."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure)
+    figure.suptitle(f"{title}{figure.get_suptitle()}", fontsize=10)
+    with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # the same picture is the same file
+        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
     return path

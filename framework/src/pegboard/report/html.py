@@ -90,6 +90,7 @@ def _figures(run: Contents) -> Iterator[str]:
     if figures:
         yield f"<h2>Figures{', means over the folds' if spread else ''}</h2>"
         yield _by_split(figures, best)
+    yield from _probes(figures, _mapping(run.summary.get("failed_probes")))
     if isinstance(gap := judged.get("gap"), float):
         yield f"<p>generalisation gap: {number(gap)} of loss between held-out and training samples</p>"
     if isinstance(count := judged.get("samples"), int):
@@ -98,6 +99,17 @@ def _figures(run: Contents) -> Iterator[str]:
         yield "<h2>Over the folds</h2>"
         rows = [_spread(name, _mapping(spread[name])) for name in sorted(spread, key=split_place)]
         yield _table(["figure", "mean", "std", "95 % interval of the mean", "fold by fold"], rows)
+
+
+def _probes(figures: Mapping[str, Any], failed: Mapping[str, Any]) -> Iterator[str]:
+    """What was measured besides, and what could not be."""
+    rows = [[key, value] for key, value in figures.items() if split_place(key)[0] > 2]
+    if rows or failed:
+        yield "<h2>Probes</h2>"
+    if rows:
+        yield _table(["figure", "value"], rows)
+    for key, why in failed.items():
+        yield f'<p class="verdict failed"><b>{escape(key)}</b>{escape(str(why))}</p>'
 
 
 def _spread(name: str, of: Mapping[str, Any]) -> list[Any]:
@@ -109,8 +121,8 @@ def _spread(name: str, of: Mapping[str, Any]) -> list[Any]:
 
 def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     """A row for each split, and one for the optimum on it."""
-    splits = sorted({key.partition("/")[0] for key in figures}, key=split_place)
-    names = list(dict.fromkeys(key.partition("/")[2] for key in figures))
+    splits = [s for s in ("train", "val", "test") if any(key.startswith(f"{s}/") for key in figures)]
+    names = list(dict.fromkeys(key.partition("/")[2] for key in figures if key.partition("/")[0] in splits))
     rows = [
         [split + what, *(found.get(f"{split}/{name}", "") for name in names)]
         for what, found in (("", figures), (", optimum", best))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from torch import Tensor
 from ..contracts import Batch, Source, Splits
 from ..data import Resident
 from ..errors import PegboardError
-from ..specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Values, Vector
-from .curves import COLOURS
+from ..specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Values, Vector, Views, Voxels
+from .curves import COLOURS, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,26 +58,13 @@ def draw_data(
     plot: Callable[[Splits, Figure], None] | None = None,
 ) -> list[str]:
     """Draw the splits and write the picture, in the format of its suffix; returns what was left out."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    sources = named(splits)
-    figure = Figure(figsize=(6.4, 5.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    kind = next(iter(splits.spec.inputs), None)
-    if plot is not None:
-        shown = cut(splits)
-        plot(shown, figure)
-        figure.suptitle(title, fontsize=10)
-    else:
-        if not isinstance(kind, Vector):
-            splits = replace(splits, val=None, test=None)  # a few samples tell what they are
-        shown = cut(splits, MOST_IMAGES if isinstance(kind, Image) else MOST_ROWS)
-        draw_by_spec(shown, figure)
-        figure.suptitle(f"{title}{figure.get_suptitle()}", fontsize=10)
-    with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # the same picture is the same file
-        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
+    sources, kind = named(splits), next(iter(splits.spec.inputs), None)
+    if plot is None and not isinstance(kind, Vector):
+        splits = replace(splits, val=None, test=None)  # a few samples tell what they are
+    shown = cut(
+        splits, MOST_IMAGES if plot is None and isinstance(kind, Image | Voxels | Views) else MOST_ROWS
+    )
+    draw_figure(path, title, lambda figure: (plot or draw_by_spec)(shown, figure))
     return [
         f"only the first {len(drawn):,} of {len(sources[name]):,} {name} samples are drawn"
         for name, drawn in named(shown).items()
@@ -121,8 +108,11 @@ def draw_by_spec(splits: Splits, figure: Figure) -> None:
             f"{', '.join(kind.__name__ for kind in _DRAWN)}\n"
             "the record of a data set may bring its own picture: Dataset(..., plot=function)"
         )
-    points = [_points(name, first(source, len(source))) for name, source in named(splits).items()]
-    draw(figure, points, spec.inputs[0], spec.target)
+    batches = {name: first(source, len(source)) for name, source in named(splits).items()}
+    if len(spec.inputs) > 1 and all(isinstance(entry, Tokens) for entry in spec.inputs):
+        _texts(figure, next(iter(batches.values())).inputs, spec)
+        return
+    draw(figure, [_points(name, batch) for name, batch in batches.items()], spec.inputs[0], spec.target)
     if len(spec.inputs) > 1:
         name = f" ({spec.names[0]})" if spec.names else ""
         _remark(figure, f"input 1{name} of {len(spec.inputs)}")
@@ -274,17 +264,39 @@ def _images(figure: Figure, points: list[Points], spec: Spec, target: Spec | Non
     """The first images of the first split in a grid, each with its label."""
     train = points[0]
     count = min(len(train.x), MOST_IMAGES)
-    columns = min(count, 8)
-    lines = -(-count // columns)
+    _grid(figure, train.x[:count], list(_captions(train, target))[:count], train.labelled, min(count, 8))
+
+
+def _solids(figure: Figure, points: list[Points], spec: Spec, target: Spec | None) -> None:
+    """The first solids as if they were transparent: of every line along their depth the largest number."""
+    _images(figure, [replace(points[0], x=points[0].x.amax(2))], spec, target)
+    _remark(figure, "the largest number along the depth")
+
+
+def _views(figure: Figure, points: list[Points], spec: Spec, target: Spec | None) -> None:
+    """The views of the first samples, a line for each sample."""
+    train, views = points[0], points[0].x.shape[1]
+    count = max(min(len(train.x), MOST_IMAGES // views, 6), 1)
+    captions = [
+        c if view == 0 else "" for c in list(_captions(train, target))[:count] for view in range(views)
+    ]
+    labelled = train.labelled[:count].repeat_interleave(views)
+    _grid(figure, train.x[:count].flatten(0, 1), captions, labelled, views)
+    _remark(figure, f"{views} views of each sample")
+
+
+def _grid(figure: Figure, images: Tensor, captions: list[str], labelled: Tensor, columns: int) -> None:
+    """Pictures (count, channels, height, width) side by side, all on one scale."""
+    lines = -(-len(images) // columns)
     figure.set_size_inches(columns * 0.9 + 0.4, lines * 1.05 + 0.7)
-    images = train.x[:count].double()
+    images = images.double()
     least, most = images.min(), images.max()
     images = ((images - least) / (most - least).clamp_min(1e-30)).permute(0, 2, 3, 1)
-    for place, label in zip(range(count), _captions(train, target), strict=False):
+    for place, (image, caption) in enumerate(zip(images, captions, strict=True)):
         axes = figure.add_subplot(lines, columns, place + 1)
-        shown = images[place, ..., :3] if images.shape[-1] >= 3 else images[place, ..., 0]
+        shown = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
         axes.imshow(shown.tolist(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_title(label, fontsize=8, pad=2, color="black" if train.labelled[place] else "#888888")
+        axes.set_title(caption, fontsize=8, pad=2, color="black" if labelled[place] else "#888888")
         axes.set_axis_off()
 
 
@@ -302,7 +314,10 @@ def _captions(points: Points, target: Spec | None) -> Iterator[str]:
 
 
 def _series(figure: Figure, points: list[Points], spec: Spec, target: Spec | None) -> None:
-    """The first series of the first split, a panel for each feature, colours by class."""
+    """The first series of the first split, a panel for each feature, colours by class.
+
+    What is to be predicted step by step is dashed.
+    """
     train = points[0]
     panels = min(train.x.shape[2], 4)
     count = min(len(train.x), MOST_LINES)
@@ -316,26 +331,43 @@ def _series(figure: Figure, points: list[Points], spec: Spec, target: Spec | Non
             colour = colours.setdefault(caption, PALETTE[len(colours) % len(PALETTE)])
             label = caption if new and caption else None
             axes.plot(train.x[sample, :, panel].tolist(), color=colour, alpha=0.8, lw=1, label=label)
+            if isinstance(target, Series) and train.target is not None and panel < train.target.shape[2]:
+                axes.plot(train.target[sample, :, panel].tolist(), "--", color=colour, alpha=0.8, lw=1)
         axes.set_ylabel(f"feature {panel + 1}")
         axes.grid(alpha=0.25)
         _legend(axes)
     axes.set_xlabel("step")
-    _remark(figure, f"the first {count} series")
+    dashed = ", and dashed what is to be predicted" if isinstance(target, Series) else ""
+    _remark(figure, f"the first {count} series{dashed}")
 
 
 def _tokens(figure: Figure, points: list[Points], spec: Spec, target: Spec | None) -> None:
     """How long the samples of the first split are, and which symbols are most frequent."""
-    assert isinstance(spec, Tokens)
     figure.set_size_inches(9, 4)
-    there = points[0].x != spec.padding
-    lengths = there.sum(1)
     left, right = figure.subplots(1, 2)
+    _symbols(left, right, points[0].x, spec)
+
+
+def _texts(figure: Figure, inputs: Sequence[Tensor], spec: DataSpec) -> None:
+    """The same of several inputs, a line for each."""
+    figure.set_size_inches(9, 3.5 * len(inputs))
+    panels = figure.subplots(len(inputs), 2)
+    for place, (x, entry) in enumerate(zip(inputs, spec.inputs, strict=True)):
+        _symbols(panels[place][0], panels[place][1], x, entry)
+        name = f", {spec.names[place]}" if spec.names else ""
+        panels[place][0].set_title(f"input {place + 1}{name}", fontsize=9)
+
+
+def _symbols(left: Axes, right: Axes, x: Tensor, spec: Spec) -> None:
+    assert isinstance(spec, Tokens)
+    there = x != spec.padding
+    lengths = there.sum(1)
     least, most = int(lengths.min()), int(lengths.max())
     width = -(-(most - least + 1) // 40)  # whole lengths in a bar
     left.hist(lengths.tolist(), [n - 0.5 for n in range(least, most + width + 1, width)], color=PALETTE[0])
     left.set_xlabel("symbols in a sample")
     left.set_ylabel("samples")
-    symbols, counts = torch.unique(points[0].x[there], return_counts=True)
+    symbols, counts = torch.unique(x[there], return_counts=True)
     order = counts.argsort(descending=True, stable=True)[:MOST_TOKENS]
     right.bar([str(s) for s in symbols[order].tolist()], counts[order].tolist(), color=PALETTE[0])
     right.set_xlabel(f"the {len(order)} most frequent of {len(symbols)} symbols")
@@ -394,6 +426,8 @@ def _legend(axes: Axes) -> None:
 _DRAWN: Mapping[type[Spec], Draw] = {
     Vector: _vectors,
     Image: _images,
+    Voxels: _solids,
+    Views: _views,
     Series: _series,
     Tokens: _tokens,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,18 +14,18 @@ from pegboard import Classes, DataSpec, Masked, Objective, Peg, Series, Span, Sp
 
 
 class Flat(nn.Module):
-    """One hidden layer with pegs on all inputs, flattened and joined."""
+    """One hidden layer with pegs on all inputs, flattened and joined; `shape` is that of an output."""
 
-    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+    def __init__(self, inputs: int, width: int, *shape: int) -> None:
         super().__init__()
         layers = (Peg("input", inputs), nn.Linear(inputs, width), Peg("affine", width))
         self.body = nn.Sequential(*layers, nn.ReLU(), Peg("hidden", width))
-        self.head = nn.Linear(width, outputs)
+        self.shape, self.head = shape, nn.Linear(width, math.prod(shape))
 
     def forward(self, *inputs: Tensor) -> Tensor:
         joined = torch.cat([x.flatten(1).float() for x in inputs], 1)
         output: Tensor = self.head(self.body(joined))
-        return output
+        return output.view(-1, *self.shape)
 
 
 class Affine(nn.Module):
@@ -56,6 +57,21 @@ class PlainLoss(Objective):
         else:
             each = functional.mse_loss(output, target, reduction="none").flatten(1).mean(1)
         return each.mean() if weight is None else (each * weight).sum() / weight.sum()
+
+
+def asked(target: Spec | None, outputs: int) -> tuple[int, ...]:
+    """The shape of what is given for a sample to predict such a target."""
+    match target:
+        case Tokens(_, length) if length is not None:
+            return length, outputs
+        case Series(length, features) if length is not None and features is not None:
+            return length, features
+        case Span(length) if length is not None:
+            return 2, length
+        case Masked(vocab, length) if vocab is not None and length is not None:
+            return 1 + length, vocab
+        case _:
+            return (outputs,)
 
 
 def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:

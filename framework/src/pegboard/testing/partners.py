@@ -100,6 +100,13 @@ def data_spec(config: PartnerData) -> DataSpec:
     return DataSpec((INPUTS[config.inputs],), TARGETS[config.target])
 
 
+def numbers(symbols: Tensor) -> list[str]:
+    """Texts whose words are the numbers of their symbols, up to the one that ends them."""
+    ends = [row.index(_MARKED.end) if _MARKED.end in row else len(row) for row in symbols.tolist()]
+    rows = (row[:end] for row, end in zip(symbols.tolist(), ends, strict=True))
+    return [" ".join(str(symbol) for symbol in row if symbol != _MARKED.padding) for row in rows]
+
+
 def build_data(config: PartnerData, context: Context) -> Splits:
     import torch
 
@@ -112,7 +119,9 @@ def build_data(config: PartnerData, context: Context) -> Splits:
         train, val, test = (
             Resident([t[a:b] for t in read_all], asked[a:b]) for a, b in ((0, 32), (32, 40), (40, 48))
         )
-        return Splits(spec=data_spec(config), train=train, val=val, test=test)
+        spec = data_spec(config)
+        text = isinstance(spec.target, Tokens) and len(spec.inputs) == 2
+        return Splits(spec=spec, train=train, val=val, test=test, decode=numbers if text else None)
     x = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
     y = {
         "classes": x[:, :3].argmax(1),
@@ -138,10 +147,10 @@ class PartnerNet:
 
 
 def build_net(config: PartnerNet, context: Context) -> nn.Module:
-    from pegboard.testing.modules import Flat
+    from pegboard.testing.modules import Flat, asked
 
     inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
-    return Flat(sum(inputs), config.width, context.outputs or 1)
+    return Flat(sum(inputs), config.width, *asked(context.spec.target, context.outputs or 1))
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.sections import in_configs, section
+from ..config.sections import home
 from ..errors import PegboardError
 from ..installed import Plugin
-from ..parts import Facts, Part
+from ..parts import Facts, Model, Part
 from ..registry import Entry, Registry
+from ..specs import DataSpec, fits
 
 if TYPE_CHECKING:
     from ..contracts import Splits
@@ -120,7 +121,7 @@ class Subject:
         wrong = "there was nothing to try"
         for config in self._configs():
             try:
-                self._suits(plan(config))
+                plan(config)
             except PegboardError as error:
                 wrong = str(error)
             else:
@@ -140,12 +141,14 @@ class Subject:
         match self.part.kind:
             case "regularizer" | "tracker" as kind:
                 return {**self.config, f"{kind}s": {self.part.name: node}}
+            case "probe" if home(self.part) == "probes":
+                return {**self.config, "probes": {self.part.name: node}}
             case "schedule":
                 return {**self.config, "optimizer": {**self.config["optimizer"], "schedule": node}}
             case "dataset":
                 return {**self.config, "data": {**self.config["data"], **node}}
-            case kind:
-                return {**self.config, section(kind): node}
+            case _:
+                return {**self.config, home(self.part): node}
 
     def plan(self, **trainer: Any) -> Plan:
         """The plan of its config, with fields of the trainer."""
@@ -171,14 +174,12 @@ class Subject:
         """The config class of the part, with the fields it is tried with."""
         from ..config.check import check
 
-        if not in_configs(self.part):
-            return self.part.config(**self.fields)
         settings = check(self.config)
         chosen = {
             "dataset": settings.data,
             "schedule": settings.schedule,
             "optimizer": settings.optimizer,
-            "probe": settings.reference,
+            "probe": settings.reference or settings.probes.get(self.part.name),
         }
         found = chosen[self.part.kind]
         assert found is not None
@@ -199,53 +200,68 @@ class Subject:
             case "schedule":
                 return [self._beside(optimizer={"name": PARTNER, "lr": 0.01, "schedule": node})]
             case "objective":
-                return (
-                    self._beside(objective=node, data=data, model=model)
-                    for model in self._models()
-                    for data in self._data()
-                )
+                return self._with_models(objective=node)
             case "regularizer":
-                return (
-                    self._beside(regularizers={self.part.name: node}, data=data, model=model)
-                    for model in self._models()
-                    for data in self._data()
-                )
+                return self._with_models(regularizers={self.part.name: node})
             case "dataset":
                 steps = {**TRAINER, "epochs": None, "steps": 7}
                 data = node | {"batch_size": 8}
-                return (self._beside(data=data, model=model, trainer=steps) for model in self._models())
+                return (self._beside(data=data, model=model, trainer=steps) for _, model in self._models())
             case "tracker":
                 return [self._beside(trackers={self.part.name: node})]
-            case "probe" if in_configs(self.part):
-                return (
-                    self._beside(reference=node, data=data, model=model)
-                    for model in self._models()
-                    for data in self._data()
+            case _:
+                alone = home(self.part) == "reference"
+                return self._with_models(
+                    **({"reference": node} if alone else {"probes": {self.part.name: node}})
                 )
-            case _:  # a probe measures what others trained
-                return (
-                    self._beside(data=data, model=model) for model in self._models() for data in self._data()
-                )
-
-    def _suits(self, made: Plan) -> None:
-        """Ask a probe that no config names what it says of a plan; of all others the planner asks."""
-        if in_configs(self.part) or self.part.check is None:
-            return
-        model: Any = made.settings.model.entry.part
-        facts = Facts(spec=made.spec, model=model, objective=made.objective.entry.part)  # type: ignore[arg-type]
-        for problem in self.part.check(self.built_config(), facts):
-            raise PegboardError(problem.message)
 
     def _beside(self, **nodes: Any) -> Config:
         return partner_config(plugins={"local": self.local}, **nodes)
 
-    def _data(self) -> Iterator[Config]:
-        yield from partner_data()
-        yield from (other.node | {"batch_size": 4} for other in self._others("dataset"))
+    def _with_models(self, **nodes: Any) -> Iterator[Config]:
+        for part, model in self._models():
+            if self._may_meet(part, None):
+                yield from (self._beside(data=data, model=model, **nodes) for data in self._data(part))
 
-    def _models(self) -> Iterator[Config]:
-        yield {"name": PARTNER}
-        yield from (other.node for other in self._others("model"))
+    def _data(self, model: Part[Any, Any] | None = None) -> Iterator[Config]:
+        """Data that may suit the part, beside a model."""
+        from .partners import PartnerData, data_spec
+
+        for node in partner_data():
+            fields = {name: value for name, value in node.items() if name not in ("name", "batch_size")}
+            if self._may_meet(model, data_spec(PartnerData(**fields))):
+                yield node
+        for other in self._others("dataset"):
+            if self._may_meet(model, other._said()):
+                yield other.node | {"batch_size": 4}
+
+    def _said(self) -> DataSpec | None:
+        """What a data set says that it holds, None where that is not known without the planner."""
+        spec: Any = getattr(self.part, "spec", None)
+        try:
+            said: DataSpec | None = spec and spec(self.part.config(**self.fields))
+        except Exception:  # of fields that are no values of its types yet
+            return None
+        return said
+
+    def _models(self) -> Iterator[tuple[Part[Any, Any], Config]]:
+        from .partners import pegboard_models
+
+        yield pegboard_models()[0], {"name": PARTNER}
+        yield from ((other.part, other.node) for other in self._others("model"))
+
+    def _may_meet(self, model: Part[Any, Any] | None, spec: DataSpec | None) -> bool:
+        """Whether records alone have nothing against it; a plan, which tells surely, takes far longer."""
+        own, parts = self.part, [p for p in (self.part, model) if p is not None]
+        if spec is not None:
+            targets = all(fits(getattr(p, "targets", ()), spec.target) for p in parts)
+            if not targets or not all(fits(getattr(p, "inputs", ()), s) for p in parts for s in spec.inputs):
+                return False
+        try:
+            known = Facts(spec=spec, model=model if isinstance(model, Model) else None)
+            return own.check is None or not any(True for _ in own.check(own.config(**self.fields), known))
+        except Exception:
+            return True  # the planner says what is wrong with its rules
 
     def _others(self, kind: str) -> Iterator[Subject]:
         """Parts of a kind that may stand beside it: those of the same plugin first, then all installed."""

@@ -15,14 +15,17 @@ class BatchNorm(_BatchNorm):
 
     Parameters and buffers are those of `nn.BatchNorm1d`. Unlike it, the average with equal weights
     (`momentum` None) never waits for the device, and a tensor with other axes than `layout` is an
-    error, where torch would take the wrong axis if the sizes happen to fit.
+    error, where torch would take the wrong axis if the sizes happen to fit. With a mask (batch, length)
+    places where it is false are normalised like all, and count in no statistic.
     """
+
+    masked = True  # a peg of sequences tells which steps are there
 
     def __init__(self, features: int, layout: str, eps: float, momentum: float | None, affine: bool) -> None:
         super().__init__(features, eps, momentum, affine)
         self.layout, self.axis = layout, layout.index("C")
 
-    def forward(self, input: Tensor) -> Tensor:
+    def forward(self, input: Tensor, mask: Tensor | None = None) -> Tensor:
         if input.dim() != len(self.layout):
             raise PegboardError(
                 f"batchnorm hangs on a peg with layout {self.layout!r} and got a tensor of shape "
@@ -47,6 +50,7 @@ class BatchNorm(_BatchNorm):
                 momentum=momentum,
                 eps=self.eps,
                 axis=self.axis,
+                mask=mask,
             )
         except ValueError as error:
             raise PegboardError(

@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pegboard import Context, Dataset, DataSpec, ProbePart, Splits, hookimpl
+from pegboard import Codec, Context, Dataset, DataSpec, ProbePart, Splits, hookimpl
 
 from . import options
+from .copying_options import copying_part
 from .deferred import build_of
-from .hub_options import Hub, Input, SplitNames, Target, check_hub, hub_spec
+from .hub_checks import check_hub
+from .hub_options import Hub, Input, SplitNames, Target, hub_spec
 from .labelling import finished
 from .options import (
     Blobs,
@@ -30,6 +32,7 @@ from .options import (
     check_cut,
     check_polynomial,
 )
+from .remembering_options import remembering_parts
 from .study_parts import study_parts, study_probes
 
 __all__ = [
@@ -61,7 +64,13 @@ _made = partial(build_of, "made_splits")
 def _hub(config: Hub, context: Context) -> Splits:
     from . import hub
 
-    return hub.build(config, context.fold)
+    return hub.build(config, context.fold, context.seed)
+
+
+def _restore(config: Hub, folder: Path) -> Codec:
+    from .restoring import restore
+
+    return restore(config, folder)
 
 
 def _table(folder: Path) -> dict[str, Any]:
@@ -111,7 +120,9 @@ def pegboard_datasets() -> list[Dataset[Any]]:
             spec=options.teacher_spec,
         ),
         *study_parts(),
-        Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table),
+        copying_part(),
+        *remembering_parts(),
+        Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table, restore=_restore),
     ]
     # All are cut by `splitting.cut` or by stretches.
     return [finished(replace(part, folds=True)) for part in parts]

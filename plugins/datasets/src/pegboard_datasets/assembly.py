@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from pegboard import Classes, DataSpec, Ragged, Resident, Sequences, Source, Splits
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import scaling
 from .mistakes import mistake
-from .options import ClassCut, Cut, ValueCut
+from .options import ClassCut, Cut, Shares, ValueCut
 from .reading import Columns, number_table
 from .splitting import Parts, cut, sample_order
 
@@ -21,13 +21,14 @@ class Samples(NamedTuple):
     """The tensors of one split."""
 
     inputs: tuple[Tensor | Sequences, ...]
-    target: Tensor
+    target: Tensor | Sequences
 
     def source(self) -> Resident | Ragged:
         """What holds them."""
         plain = [x for x in self.inputs if isinstance(x, Tensor)]
-        whole = len(plain) == len(self.inputs)
-        return Resident(plain, self.target) if whole else Ragged(self.inputs, self.target)
+        if len(plain) == len(self.inputs) and isinstance(self.target, Tensor):
+            return Resident(plain, self.target)
+        return Ragged(self.inputs, self.target)
 
 
 class Origin(NamedTuple):
@@ -76,7 +77,7 @@ def vector_splits(
     )
 
 
-def cut_samples(y: Tensor, spec: DataSpec, config: Cut, fold: tuple[int, int] | None = None) -> Parts:
+def cut_samples(y: Tensor, spec: DataSpec, config: Shares, fold: tuple[int, int] | None = None) -> Parts:
     """Who is in which split, as the config says, or in this fold."""
     stratified = isinstance(spec.target, Classes) and isinstance(config, ClassCut) and config.stratify
     order = sample_order(len(y), config.split_seed, y if stratified else None)
@@ -94,20 +95,20 @@ def make_splits(
     spec: DataSpec,
     samples: Mapping[str, Samples | None],
     *,
-    encode: Callable[[Columns], tuple[Tensor, ...]],
     columns: Sequence[str],
     notes: Mapping[str, Any],
+    **read: Any,
 ) -> Splits:
-    """Splits in memory, with their sizes, classes and fingerprint in the notes."""
+    """Splits in memory, with their sizes, classes and fingerprint in the notes; `read`: more of `Splits`."""
     there = {name: s for name, s in samples.items() if s is not None}
     sources = {name: s.source() for name, s in there.items()}
     return join_splits(
         spec,
         sources,
-        target=lambda: there["train"].target,
-        encode=encode,
+        target=lambda: cast(Tensor, there["train"].target),  # asked for where it has classes alone
         columns=columns,
         notes={**notes, "fingerprint": fingerprint(sources)},
+        **read,
     )
 
 
@@ -116,9 +117,9 @@ def join_splits(
     sources: Mapping[str, Source],
     *,
     target: Callable[[], Tensor],
-    encode: Callable[[Columns], tuple[Tensor, ...]],
     columns: Sequence[str],
     notes: Mapping[str, Any],
+    **read: Any,
 ) -> Splits:
     """Splits of these sources, with their sizes in the notes, and the classes of the training target."""
     sizes = {name: len(source) for name, source in sources.items()}
@@ -127,9 +128,9 @@ def join_splits(
         train=sources["train"],
         val=sources.get("val"),
         test=sources.get("test"),
-        encode=encode,
         columns=tuple(columns),
         notes={**notes, "sizes": sizes, **class_counts(spec, target)},
+        **read,
     )
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pegboard import DataSpec, Sequences, Splits
+from pegboard import DataSpec, Splits
 from torch import Tensor
 
 from .assembly import Samples, make_splits
-from .encoders import Encoder, ImageEncoder, TextEncoder, VectorEncoder
-from .hub_options import Hub, Input, columns_of, input_names, misplaced, target_columns, target_of
+from .columns import ColumnForm
+from .encoders import Encoder, ImageEncoder, TextEncoder
+from .hub_checks import misplaced
+from .hub_options import HELD, PAD, Hub, Input, columns_of, input_names, target_columns, target_of
 from .language import language_splits
 from .loading import Loaded, choose, load, pooled
 from .mistakes import mistake
-from .reading import Columns
+from .pretraining import pretraining_splits
 from .rows import Rows
+from .saved import given_vocabulary
+from .sentences import sentence_splits
 from .splitting import cut, sample_order
 from .streaming import Reader, decoded_size, fits, memory_note, stream_splits
 from .targets import ClassTarget, LabelTarget, TargetEncoder, ValueTarget, target_kind
+from .translation import translation_splits
+from .vectors import VectorEncoder
 
 KINDS = {
     "image": "image",
@@ -30,8 +36,11 @@ KINDS = {
 }
 
 
-def build(config: Hub, fold: tuple[int, int] | None = None) -> Splits:
-    """The splits that the config describes; with a `fold`, of train and val together that one validates."""
+def build(config: Hub, fold: tuple[int, int] | None = None, seed: int = 0) -> Splits:
+    """The splits that the config describes; with a `fold`, of train and val together that one validates.
+
+    The `seed` decides what is hidden for pretraining, and nothing else.
+    """
     loaded = load(config)
     train, val, test = choose(loaded, config)
     if fold is not None and val is not None:
@@ -41,6 +50,13 @@ def build(config: Hub, fold: tuple[int, int] | None = None) -> Splits:
         rows.need([*columns, *target_columns(target)])
     if target.kind == "next":
         return language_splits(config, loaded, train, val, test, fold)
+    if target.kind == "masked":
+        return pretraining_splits(config, loaded, (train, val, test), seed, fold)
+    if target.kind in HELD:
+        chosen = _share_out(config, train, val, test, None, fold)
+        if target.kind == "text":
+            return translation_splits(config, loaded, chosen)
+        return sentence_splits(config, loaded, chosen)
     kinds = {name: _input_kind(train, name, options) for name, options in columns.items()}
     names = target_columns(target)
     if not names:
@@ -58,6 +74,8 @@ def build(config: Hub, fold: tuple[int, int] | None = None) -> Splits:
     classes = teach(train).rows if kind == "classes" and config.stratify else None
     chosen = _share_out(config, train, val, test, classes, fold)
     assert chosen["train"] is not None
+    if config.marked:
+        return sentence_splits(config, loaded, chosen, teach(chosen["train"]))
     return _encode(config, loaded, chosen, kinds, teach(chosen["train"]))
 
 
@@ -127,25 +145,8 @@ def _encode(
     count = sum(len(rows) for rows in chosen.values() if rows is not None)
     size = count * decoded_size(train, kinds, columns, loaded.folder)
     hold = fits(config.memory, size)
-    encoders: dict[str, Encoder] = {}
-    first: list[Tensor | Sequences] = []
-    joined = {name: kind for name, kind in kinds.items() if kind in ("numbers", "category")}
-    for name in input_names(config, kinds):
-        encoder: ImageEncoder | TextEncoder | VectorEncoder
-        if kinds.get(name) == "image":
-            encoder = ImageEncoder(train, name, columns[name], config.normalize, loaded.folder, hold)
-        elif kinds.get(name) == "text":
-            encoder = TextEncoder(train, name, columns[name], hold)
-        else:
-            encoder = VectorEncoder(train, joined, config.normalize, hold)
-        encoders[name] = encoder
-        if encoder.train is not None:
-            first.append(encoder.train)
-        del encoder.train  # the splits hold it from here on
-
-    def encode(table: Columns) -> tuple[Tensor, ...]:
-        return tuple(e.table(table) for e in encoders.values())
-
+    encoders = _encoders(config, loaded, train, kinds, hold)
+    form = ColumnForm([*encoders.values()], [*columns])
     statistics = {name: e.notes() for name, e in encoders.items()}
     spec = DataSpec(tuple(e.spec for e in encoders.values()), target.spec, tuple(encoders))
     notes = {
@@ -158,9 +159,30 @@ def _encode(
     if not hold:
         read = [*columns, *target_columns(target_of(config))]
         readers = {split: Reader(rows, [*encoders.values()], target, read) for split, rows in there.items()}
-        return stream_splits(spec, readers, encode=encode, columns=tuple(columns), notes=notes)
-    samples = {"train": Samples(tuple(first), target.rows(train))}
+        return stream_splits(spec, readers, **form.fields(), notes=notes)
+    samples = {}
     for split, rows in there.items():
-        if split != "train":
-            samples[split] = Samples(tuple(e.rows(rows) for e in encoders.values()), target.rows(rows))
-    return make_splits(spec, samples, encode=encode, columns=tuple(columns), notes=notes)
+        inputs = [e.rows(rows) if e.train is None else e.train for e in encoders.values()]
+        samples[split] = Samples(tuple(inputs), target.rows(rows))
+        for encoder in encoders.values():
+            encoder.train = None  # the splits hold it from here on
+    return make_splits(spec, samples, **form.fields(), notes=notes)
+
+
+def _encoders(
+    config: Hub, loaded: Loaded, train: Rows, kinds: dict[str, str], hold: bool
+) -> dict[str, Encoder]:
+    """What has learned to make each input; training rows that were read for it are kept where they fit."""
+    columns, encoders = columns_of(config), dict[str, Encoder]()
+    joined = {name: kind for name, kind in kinds.items() if kind in ("numbers", "category")}
+    for name in input_names(config, kinds):
+        if kinds.get(name) == "image":
+            encoders[name] = ImageEncoder.fit(
+                train, name, columns[name], config.normalize, loaded.folder, hold
+            )
+        elif kinds.get(name) == "text":
+            given = given_vocabulary(config, PAD)
+            encoders[name] = TextEncoder.fit(train, name, columns[name], hold, given)
+        else:
+            encoders[name] = VectorEncoder.fit(train, joined, config.normalize, hold)
+    return encoders

@@ -1,34 +1,33 @@
-"""Config of `hub`, what it says of the data without reading them, and the rules between fields."""
+"""Config of `hub`, and what it says of the data without reading them."""
 
 from __future__ import annotations
 
 import glob
 import os
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pegboard import (
     Classes,
     DataSpec,
-    Facts,
     Ge,
     Image,
     Labels,
     Length,
-    Problem,
+    Masked,
+    Span,
     Spec,
     Tokens,
     Values,
     Vector,
 )
 
-from .options import ClassCut, ValueCut, check_cut
+from .options import ClassCut, ValueCut
 
 InputKind = Literal["auto", "image", "numbers", "category", "text"]
-TargetKind = Literal["auto", "classes", "labels", "values", "next"]
+TargetKind = Literal["auto", "classes", "labels", "values", "next", "text", "tags", "span", "masked"]
 Memory = Literal["auto", "always", "never"]
 Pixels = Annotated[int, Ge(1)]
 Symbols = Literal["words", "whitespace", "characters", "bpe", "wordpiece", "unigram"]
@@ -42,10 +41,12 @@ READERS = {
     ".jsonl": "json",
     ".txt": "text",
 }
-HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-OUTSIDE = re.compile(r"[/~\\]|.*(://|(^|[/\\])\.\.([/\\]|$))")  # leads out of the folder it is below
 BYTES = 256  # symbols a byte-level tokenizer begins with
 PADDING = 0  # the number of the symbol that fills up a text
+PAD, UNKNOWN, BEGIN, END = "<pad>", "<unk>", "<begin>", "<end>"
+CLASS, SEPARATOR, MASK = "<cls>", "<sep>", "<mask>"
+PIPELINE = "pipeline.json"  # among the files of a run, says how rows are read
+HELD = ("next", "text", "tags", "span", "masked")  # targets whose samples are always in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +67,15 @@ class Input:
 class Target:
     """What the model predicts."""
 
-    column: str | tuple[str, ...] = ()  # one column, or several values or 0/1 labels; none for next
+    column: str | tuple[str, ...] = ()  # one column, or several values or 0/1 labels; none for next, masked
     kind: TargetKind = "auto"  # auto goes by the column's own type; next is the text shifted by one
+    tokens: Symbols | None = None  # text: what a symbol is; None: as in the input
+    vocab: Annotated[int, Ge(2)] | None = None  # text: most symbols; None: as in the input
+    length: Annotated[int, Ge(2)] | None = None  # text: symbols in a sample; None: the longest in training
+    lowercase: bool | None = None  # text: before anything else; None: as in the input
+    unknown: bool | None = None  # text: a symbol for what training never showed; None: as in the input
+    shared: bool = False  # text: one vocabulary, of input and target together
+    overlong: Literal["cut", "drop"] = "cut"  # text, span: what becomes of training samples above a length
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +102,8 @@ class Hub(ClassCut, ValueCut):
     files: dict[str, str] = field(default_factory=dict)  # split -> file or pattern below path
     splits: SplitNames = field(default_factory=SplitNames)  # which splits of the source serve
     eval_limit: Annotated[int, Ge(1)] | None = None  # samples kept of val and of test
+    marked: bool = False  # text: <cls> first and <sep> after it; two columns are joined, with segments
+    vocabulary: str | None = None  # folder of a run whose symbols serve, instead of new ones
     memory: Memory = "auto"  # hold the samples in memory: always, never (read batches), auto where they fit
 
 
@@ -135,14 +145,43 @@ def input_names(config: Hub, kinds: dict[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(vector if name in joined else name for name in kinds))
 
 
+def text_inputs(config: Hub) -> bool:
+    """Whether every input can only be text."""
+    return config.marked or target_of(config).kind in HELD
+
+
+def target_input(config: Hub) -> Input:
+    """How a target that is text is read: as the input, where it does not say otherwise."""
+    target, source = target_of(config), next(iter(columns_of(config).values()))
+    named = {f: getattr(target, f) for f in ("tokens", "vocab", "lowercase", "unknown")}
+    said = {f: value for f, value in named.items() if value is not None}
+    return replace(source, kind="text", length=target.length, **said)
+
+
+def special_symbols(config: Hub, options: Input) -> list[str]:
+    """The symbols of a vocabulary that no text has, in the order of their numbers."""
+    kind = target_of(config).kind
+    wanted = [PAD, UNKNOWN]
+    if kind == "next":
+        wanted = [UNKNOWN] if options.tokens == "characters" else [UNKNOWN, END]
+    elif kind == "text":
+        wanted += [BEGIN, END]
+    elif config.marked or kind == "masked":
+        wanted += [CLASS, SEPARATOR] + ([MASK] if kind == "masked" else [])
+    known = options.tokens == "bpe" or not options.unknown  # every byte is
+    return [s for s in wanted if s != UNKNOWN or not known]
+
+
 def hub_spec(config: Hub) -> DataSpec | None:
     """What is known without reading: types where every kind is given, sizes where the config has them."""
     columns, target = columns_of(config), target_of(config)
     kinds: dict[str, str] = {name: c.kind for name, c in columns.items()}
-    if target.kind == "next":
+    if text_inputs(config):
         kinds = dict.fromkeys(kinds, "text")
     if "auto" in kinds.values() or target.kind == "auto":
         return None
+    if text_inputs(config) and target.kind != "next":
+        return _text_spec(config)
     specs: list[Spec] = []
     for name in input_names(config, kinds):
         options = columns.get(name, Input())
@@ -150,101 +189,45 @@ def hub_spec(config: Hub) -> DataSpec | None:
         match kinds.get(name, "numbers"):
             case "image":
                 specs.append(Image(options.channels, height, width))
+            case "text" if target.kind == "next":
+                marks = special_symbols(config, options)
+                specs.append(Tokens(None, options.length, -1, end=number_of(END, marks)))
             case "text":
-                specs.append(Tokens(None, options.length, -1 if target.kind == "next" else PADDING))
+                specs.append(Tokens(None, options.length, PADDING))
             case _:
                 specs.append(Vector(None))
-    targets: dict[str, Spec] = {
-        "classes": Classes(),
-        "labels": Labels(),
-        "values": Values(),
-        "next": specs[0],
-    }
-    return DataSpec(tuple(specs), targets[target.kind], input_names(config, kinds))
+    return DataSpec(tuple(specs), _plain_target(target.kind) or specs[0], input_names(config, kinds))
 
 
-def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
-    """What can be seen without reading data."""
-    yield from check_cut(config, facts)
-    yield from _check_path(config)
+def number_of(symbol: str, symbols: Sequence[str]) -> int:
+    """The number of a symbol, -1 where there is none."""
+    return symbols.index(symbol) if symbol in symbols else -1
+
+
+def _plain_target(kind: str) -> Spec | None:
+    known: dict[str, Spec] = {"classes": Classes(), "labels": Labels(), "values": Values()}
+    return known.get(kind)
+
+
+def _text_spec(config: Hub) -> DataSpec:
     columns, target = columns_of(config), target_of(config)
-    for name, options in columns.items():
-        where = f"inputs.{name}" if isinstance(config.inputs, dict) else "inputs"
-        for problem in misplaced(options, options.kind):
-            yield Problem(problem.message, f"{where}.{problem.field}", problem.expected, problem.hint)
-    names = target_columns(target)
-    if target.kind == "next":
-        yield from _check_next(columns, names)
-        if config.memory == "never":
-            yield Problem("text for a language model is held in memory", "memory", "auto or always")
-    elif not names:
-        yield Problem("the target names no column", "target.column", "a column", "or kind: next for text")
-    if config.labelled < 1 and target.kind not in ("auto", "classes"):
-        yield Problem(f"a target of {target.kind} has no labels to hide", "labelled", "1, or kind: classes")
-    if len(names) > 1 and target.kind not in ("values", "labels"):
-        yield Problem(f"{len(names)} columns as one target", "target.kind", "values or labels")
-    for name in sorted(set(names) & set(columns)):
-        yield Problem(f"column {name!r} is both an input and the target", "target.column", "another column")
-
-
-def misplaced(options: Input, kind: str) -> Iterator[Problem]:
-    """Fields that mean nothing for a column of this kind, and values that cannot go together."""
-    belongs = {"size": "image", "channels": "image"}
-    for f in fields(Input):
-        owner = belongs.get(f.name, "text")
-        if kind not in ("auto", owner) and f.name != "kind" and getattr(options, f.name) != f.default:
-            yield Problem(f"{f.name} means nothing for a column of {kind}", f.name, f"only with {owner}")
-    if kind not in ("auto", "text"):
-        return
-    if options.tokens == "bpe" and options.vocab is not None and options.vocab < BYTES + 2:
-        yield Problem(
-            f"vocab {options.vocab} is too small: bpe begins with every byte",
-            "vocab",
-            f"at least {BYTES + 2}",
-        )
-    if options.tokens in ("wordpiece", "unigram") and not options.unknown:
-        yield Problem(f"{options.tokens} cannot do without an unknown symbol", "unknown", "true")
-
-
-def _check_path(config: Hub) -> Iterator[Problem]:
-    found = local_files(config.path)
-    if not found and looks_local(config.path):
-        yield Problem(
-            f"there is no file or folder {config.path!r}",
-            "path",
-            "a path that exists, relative to where the command is started, or a hub id",
-        )
-    elif not found and (not HUB_ID.fullmatch(config.path) or OUTSIDE.match(config.path)):
-        yield Problem(f"{config.path!r} is no hub id", "path", "owner/name, or a local path")
-    elif found and not all(os.path.isdir(f) or Path(f).suffix in READERS for f in found):
-        yield Problem(f"no reader for {config.path!r}", "path", f"a folder, or files in {', '.join(READERS)}")
-    if found and config.revision is not None:
-        yield Problem(
-            f"the local path {config.path!r} has no revision", "revision", "a hub id as path, or none"
-        )
-    if found and not os.path.isdir(found[0]):
-        for name in ("files", "subset"):
-            if getattr(config, name):
-                yield Problem(f"{name} means nothing beside a file", name, "a folder or a hub id as path")
-    for split, pattern in config.files.items():
-        if OUTSIDE.match(pattern):
-            yield Problem(f"{pattern!r} leads out of {config.path!r}", f"files.{split}", "a file below path")
-    suffixes = {Path(pattern).suffix for pattern in config.files.values()}
-    if len(suffixes) > 1 or not suffixes <= set(READERS):
-        yield Problem(
-            f"files in {', '.join(sorted(suffixes))}",
-            "files",
-            f"one of {', '.join(READERS)}, the same for all",
-        )
-
-
-def _check_next(columns: dict[str, Input], names: tuple[str, ...]) -> Iterator[Problem]:
-    if names:
-        yield Problem("the next symbol comes from the input", "target.column", "no column with kind: next")
-    if len(columns) != 1:
-        yield Problem(f"{len(columns)} inputs", "inputs", "one text column with target.kind: next")
-    for name, options in columns.items():
-        if options.kind not in ("auto", "text"):
-            yield Problem(f"{options.kind} has no next symbol", f"inputs.{name}.kind", "text")
-        if options.length is None:
-            yield Problem("the length of a sample is missing", f"inputs.{name}.length", "symbols in a sample")
+    lengths = [options.length for options in columns.values()]
+    names = "+".join(columns)
+    if target.kind == "text":
+        source, answer = next(iter(columns.values())), target_input(config)
+        ours, theirs = special_symbols(config, source), special_symbols(config, answer)
+        read = Tokens(None, source.length, PADDING, -1, number_of(END, ours))
+        begin, end = number_of(BEGIN, theirs), number_of(END, theirs)
+        written = Tokens(None, answer.length, PADDING, begin, end)
+        return DataSpec((read, written), written, (names, *target_columns(target)))
+    total = None if None in lengths else sum(n for n in lengths if n is not None)
+    text = Tokens(None, total, PADDING)
+    two = len(columns) == 2 or target.kind == "masked"
+    inputs = (text, Tokens(2, total)) if two else (text,)
+    asked: dict[str, Spec] = {
+        "tags": Tokens(None, total),
+        "span": Span(total),
+        "masked": Masked(None, total),
+    }
+    answer_spec = _plain_target(target.kind) or asked[target.kind]
+    return DataSpec(inputs, answer_spec, (names, "segments")[: len(inputs)])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from pegboard import Classes, Context, Dataset, DataSpec, Image, Series, Spec, Splits, Tokens, Vector
+from pegboard import Classes, Context, Dataset, DataSpec, Image, Series, Spec, Splits, Tokens, Vector, Voxels
 
 from .mistakes import mistake
 from .options import ClassCut
@@ -42,7 +42,7 @@ def _stated(spec: Callable[[Any], DataSpec | None]) -> Callable[[Any], DataSpec 
 def spaces(spec: DataSpec) -> dict[str, dict[str, Any]]:
     """For each input S, the shape of S and d, where a sample is a function from S to R^d.
 
-    Features are a set, pictures a grid in the plane, series and texts a line.
+    Features are a set, pictures a grid in the plane, solids one in space, series and texts a line.
     """
     names = spec.names or tuple(f"input {i}" for i in range(len(spec.inputs)))
     return {name: _space(one) for name, one in zip(names, spec.inputs, strict=True)}
@@ -52,6 +52,8 @@ def _space(spec: Spec) -> dict[str, Any]:
     match spec:
         case Image():
             return {"space": "grid2d", "shape": [spec.height, spec.width], "d": spec.channels}
+        case Voxels():
+            return {"space": "grid3d", "shape": [spec.depth, spec.height, spec.width], "d": spec.channels}
         case Series():
             return {"space": "line", "shape": [spec.length], "d": spec.features}
         case Tokens():

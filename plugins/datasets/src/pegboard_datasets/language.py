@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from pegboard import DataSpec, Splits, Tokens, cut_fold
 from torch import Tensor
 
 from .assembly import Samples, make_splits
-from .encoders import category_text, strings, vocabulary_notes
-from .hub_options import Hub, columns_of
+from .categories import strings
+from .encoders import vocabulary_notes, written_texts
+from .hub_options import END, Hub, columns_of, number_of, special_symbols
 from .loading import Loaded
 from .mistakes import mistake
-from .reading import Columns, column
+from .reading import Columns
 from .rows import Rows
-from .text import END, Vocabulary, chunks, fit_vocabulary
+from .saved import Find, Form, Keep, given_vocabulary
+from .text import Vocabulary, chunks, fit_vocabulary, written
 
 
 def language_splits(
@@ -34,47 +37,77 @@ def language_splits(
     length = options.length
     if length is None:
         raise mistake(f"inputs.{name} says no length", "symbols in a sample")
-    texts = _cut_texts(
+    texts = cut_texts(
         strings(train, name),
         None if val is None else strings(val, name),
         None if test is None else strings(test, name),
         config,
         fold,
     )
-    if options.tokens == "characters":
+    vocabulary = given_vocabulary(config)
+    if (vocabulary or options).tokens == "characters":
         texts = {split: [join_lines(rows)] if rows else [] for split, rows in texts.items()}
-    vocabulary = fit_vocabulary(
+    vocabulary = vocabulary or fit_vocabulary(
         texts["train"],
         options.tokens,
         options.vocab,
         lowercase=options.lowercase,
-        pad=False,
-        unknown=options.unknown,
-        end=options.tokens != "characters",
+        special=special_symbols(config, options),
     )
     samples = {}
     for split, rows in texts.items():
         limit = config.limit if split == "train" else config.eval_limit
         samples[split] = _samples(rows, vocabulary, length, limit, split) if rows else None
-
-    def encode(table: Columns) -> tuple[Tensor, ...]:
-        return (_prompts([category_text(v) for v in column(table, name)], vocabulary, length),)
-
-    tokens = Tokens(len(vocabulary.symbols), length, -1)
+    tokens = Tokens(len(vocabulary.symbols), length, -1, end=number_of(END, vocabulary.symbols))
     return make_splits(
         DataSpec((tokens,), tokens, (name,)),
         samples,
-        encode=encode,
-        columns=(name,),
+        **LanguageForm(name, vocabulary, length).fields(),
         notes={
             "source": loaded.source,
             "licence": loaded.licence,
-            "statistics": {name: {"length": length, **vocabulary_notes(options.tokens, vocabulary)}},
+            "statistics": {name: {"length": length, **vocabulary_notes(vocabulary)}},
         },
     )
 
 
-def _cut_texts(
+class LanguageForm(Form):
+    """Texts that a model continues."""
+
+    name, writes = "next", True
+
+    def __init__(self, column: str, vocabulary: Vocabulary, length: int) -> None:
+        self.columns, self.vocabulary, self.length = (column,), vocabulary, length
+        self.texts = {0: vocabulary}
+        self.end = number_of(END, vocabulary.symbols)
+
+    def encode(self, table: Columns) -> tuple[Tensor, ...]:
+        """The last symbols of each text; one without any begins where another text ended."""
+        texts = written_texts(table, self.columns[0])
+        encoded = [row[-self.length :] for row in self.vocabulary.encode(texts)]
+        if self.end >= 0:
+            encoded = [row or [self.end] for row in encoded]
+        sizes = sorted({len(row) for row in encoded})
+        if len(sizes) > 1 or sizes == [0]:
+            raise mistake(
+                f"texts of {', '.join(map(str, sizes))} symbols",
+                f"texts of one length, or all of at least {self.length} symbols, of which the last are read",
+            )
+        return (torch.tensor(encoded, dtype=torch.int64),)
+
+    def decode(self, symbols: Tensor) -> list[str]:
+        return written(symbols, self.vocabulary, self.end)
+
+    def state(self, keep: Keep) -> dict[str, Any]:
+        return {"column": self.columns[0], "length": self.length, "vocabulary": keep(self.vocabulary)}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any], find: Find) -> LanguageForm:
+        """One that `state` described."""
+        return cls(state["column"], find(state["vocabulary"]), int(state["length"]))
+
+
+def cut_texts(
     train: list[str],
     val: list[str] | None,
     test: list[str] | None,
@@ -130,14 +163,3 @@ def symbol_stream(rows: Sequence[str], vocabulary: Vocabulary) -> list[int]:
     """The symbols of all rows, one after the other."""
     end = [vocabulary.symbols.index(END)] if END in vocabulary.symbols else []
     return [number for row in vocabulary.encode(rows) for number in (*row, *end)]
-
-
-def _prompts(texts: Sequence[str], vocabulary: Vocabulary, length: int) -> Tensor:
-    encoded = [row[-length:] for row in vocabulary.encode(texts)]
-    sizes = sorted({len(row) for row in encoded})
-    if len(sizes) > 1 or sizes == [0]:
-        raise mistake(
-            f"texts of {', '.join(map(str, sizes))} symbols",
-            f"texts of one length, or all of at least {length} symbols, of which the last are read",
-        )
-    return torch.tensor(encoded, dtype=torch.int64)

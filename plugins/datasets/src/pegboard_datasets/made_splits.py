@@ -7,8 +7,10 @@ from torch import Generator
 
 from . import made, options
 from .assembly import Origin, vector_splits
+from .copying_options import Copying
 from .made import Lesson, Points
 from .options import MadeClasses, MadeValues, teacher_spec
+from .remembering_options import Remembered
 from .study_options import Quartet
 
 MADE = Origin("made by formula", "none needed")
@@ -75,7 +77,9 @@ def polynomial_teacher(config: options.PolynomialTeacher, context: Context) -> S
     return _values(lesson, config, teacher_spec(config), context)
 
 
-def sample_stream(config: MadeClasses | MadeValues | Quartet, context: Context, name: str) -> Generator:
+def sample_stream(
+    config: MadeClasses | MadeValues | Quartet | Copying | Remembered, context: Context, name: str
+) -> Generator:
     """The stream that a made data set of this name draws from."""
     # A context of its own: the samples depend on the seed and on nothing else in the run.
     seed = context.seed if config.seed is None else config.seed

@@ -21,14 +21,13 @@ def frozen(cls: type[C]) -> type[C]:
 
 
 @frozen
-class Cut:
-    """How samples are shared out to train, val and test, and scaled."""
+class Shares:
+    """How samples are shared out to train, val and test."""
 
     val: Annotated[float, Ge(0), Lt(1)] = 0.1  # share of the samples for validation; 0 for none
     test: Annotated[float, Ge(0), Lt(1)] = 0.2  # share of the samples for the test; 0 for none
     split_seed: Annotated[int, Ge(0)] = 0  # decides who is in which split; the run's seed does not
     limit: Annotated[int, Ge(1)] | None = None  # training samples kept, the first in split_seed's order
-    normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
@@ -38,6 +37,13 @@ class Cut:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+@frozen
+class Cut(Shares):
+    """How samples are shared out, and scaled."""
+
+    normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
 
 
 @frozen
@@ -163,7 +169,7 @@ class PolynomialTeacher(MadeValues):
 MONOMIALS = 100_000  # above this a polynomial teacher is a mistake rather than a wish
 
 
-def check_cut(config: Cut, facts: Facts) -> Iterable[Problem]:
+def check_cut(config: Shares, facts: Facts) -> Iterable[Problem]:
     """Something must be left to train on."""
     if config.val + config.test >= 1:
         yield Problem(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from pegboard import Classes, Source, Splits
+from pegboard import Classes, Source, Splits, Views
 from torch import Tensor
 
 from .curves import fourier_rows
 from .labelling import HIDDEN
+from .solids import seen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +49,16 @@ def objects(splits: Splits, figure: Figure) -> None:
             name = _name(splits, int(target[column]))
             axes = figure.add_subplot(len(sources), SHOWN, row * SHOWN + column + 1)
             _image(axes, image, f"{('train', 'test')[row]}: {name}")
+
+
+def solids(splits: Splits, figure: Figure) -> None:
+    """What is seen of some samples, of each a column; below each other the sides of it, where there are."""
+    x, target = _inputs(splits.train)[:SHOWN], _target(splits.train)
+    sides = x[:, :, 0] if isinstance(splits.spec.inputs[0], Views) else seen(x)
+    for column, sample in enumerate(sides[:, :SHOWN]):
+        for row, picture in enumerate(sample):
+            axes = figure.add_subplot(len(sample), SHOWN, row * SHOWN + column + 1)
+            _image(axes, picture, "" if row else _name(splits, int(target[column])))
 
 
 def cosine(splits: Splits, figure: Figure) -> None:

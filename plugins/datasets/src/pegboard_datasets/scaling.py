@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,16 @@ class Scaler:
         names = {"standard": ("mean", "std"), "minmax": ("min", "range")}[self.how]
         values = (self.shift.flatten().tolist(), self.scale.flatten().tolist())
         return {"normalize": self.how, **dict(zip(names, values, strict=True))}
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON holds it to the last bit."""
+        return {"normalize": self.how, "shift": self.shift.tolist(), "scale": self.scale.tolist()}
+
+    @classmethod
+    def load(cls, state: Mapping[str, Any]) -> Scaler:
+        """The one that `state` described."""
+        shift, scale = (torch.tensor(state[key], dtype=torch.float64) for key in ("shift", "scale"))
+        return cls(state["normalize"], shift, scale)
 
 
 def fit(x: Tensor, how: Normalize, axes: tuple[int, ...] = (0,)) -> Scaler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from .hub_options import Input, Memory
 from .images import read_pixels
 from .mapped import trim
 from .mistakes import mistake
-from .reading import Columns
 from .rows import Rows
 from .targets import TargetEncoder
 
@@ -131,19 +130,17 @@ def stream_splits(
     spec: DataSpec,
     readers: Mapping[str, Reader],
     *,
-    encode: Callable[[Columns], tuple[Tensor, ...]],
-    columns: Sequence[str],
     notes: Mapping[str, Any],
+    **read: Any,
 ) -> Splits:
-    """Splits whose batches are read when they are needed."""
+    """Splits whose batches are read when they are needed; `read`: more of `Splits`."""
     train = readers["train"]
     splits = join_splits(
         spec,
         {name: Stream(r, len(r.rows), lengths=r.lengths()) for name, r in readers.items()},
         target=lambda: train.target.rows(train.rows),
-        encode=encode,
-        columns=columns,
         notes={**notes, "fingerprint": sample_fingerprint(readers)},
+        **read,
     )
     trim()  # cutting splits took several numbers for each row
     return splits

@@ -10,6 +10,7 @@ from pegboard import Context, DataSpec, Splits
 from torch import Tensor
 
 from . import chances, curves, scenes
+from . import solids as shapes
 from . import study_options as options
 from .assembly import Origin, cut_samples, vector_splits
 from .made import Points
@@ -143,6 +144,16 @@ def relighting(config: options.Relighting, context: Context) -> Splits:
     return _cut_pictures(points, config, context, options.relighting_spec(config))
 
 
+def solids(config: options.Solids, context: Context) -> Splits:
+    """Cubes, balls and pyramids."""
+    stream = sample_stream(config, context, "solids")
+    if config.form == "voxels":
+        points = shapes.as_voxels(config.samples, config.size, generator=stream)
+    else:
+        points = shapes.as_views(config.samples, config.size, config.views, generator=stream)
+    return _cut_pictures(points, config, context, options.solids_spec(config))
+
+
 def _cut(
     points: Points,
     config: Cut,
@@ -156,9 +167,9 @@ def _cut(
 
 
 def _cut_pictures(points: Points, config: Cut, context: Context, spec: DataSpec) -> Splits:
-    """A table names the pixels by channel, row and column."""
+    """A table names the pixels by their places: of a picture channel, row and column."""
     shape = points.x.shape[1:]
-    columns = [f"pixel_{c}_{row}_{column}" for c, row, column in product(*map(range, shape))]
+    columns = ["_".join(map(str, ("pixel", *place))) for place in product(*map(range, shape))]
 
     def read(table: Columns) -> Tensor:
         return number_table(table, columns).reshape(-1, *shape)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Classes, DataSpec, Facts, Ge, Gt, Image, Le, Lt, Problem, Values, Vector
+from pegboard import Classes, DataSpec, Facts, Ge, Gt, Image, Le, Lt, Problem, Values, Vector, Views, Voxels
 
 from .options import MadeClasses, MadeValues, Normalize, ValueCut, check_cut, frozen
 
@@ -144,6 +144,16 @@ class Relighting(MadeValues):
     target: Literal["light", "image"] = "light"  # its three coordinates and intensity, or all pixels
 
 
+@frozen
+class Solids(MadeClasses):
+    """Cubes, balls and pyramids, as voxels or as pictures from several sides."""
+
+    samples: Annotated[int, Ge(1)] = 300  # in all splits together
+    form: Literal["voxels", "views"] = "voxels"  # cells that are full or empty, or what is seen of them
+    size: Annotated[int, Ge(4)] = 12  # depth, height and width
+    views: Annotated[int, Ge(1)] = 6  # sides, evenly around, where the form is views
+
+
 @dataclass(frozen=True)
 class GroupDisparity:
     """How much more often a classifier is right in one group than in the other."""
@@ -240,6 +250,14 @@ def squares_and_line_spec(config: SquaresAndLine) -> DataSpec:
 def texture_spec(config: Texture) -> DataSpec:
     """What `texture` holds."""
     return DataSpec((Image(1, config.size, config.size),), Values(config.hole**2), ("image",))
+
+
+def solids_spec(config: Solids) -> DataSpec:
+    """What `solids` holds."""
+    size, target = config.size, Classes(3, ("cube", "ball", "pyramid"))
+    if config.form == "voxels":
+        return DataSpec((Voxels(1, size, size, size),), target, ("voxels",))
+    return DataSpec((Views(config.views, 1, size, size),), target, ("views",))
 
 
 def relighting_spec(config: Relighting) -> DataSpec:

@@ -73,4 +73,5 @@ def study_parts() -> list[Dataset[Any]]:
         _part("squares_and_line", o.SquaresAndLine, o.squares_and_line_spec, plot=_plot("squares_and_line")),
         _part("texture", o.Texture, o.texture_spec, check=o.check_texture, plot=_plot("texture")),
         _part("relighting", o.Relighting, o.relighting_spec),
+        _part("solids", o.Solids, o.solids_spec, plot=_plot("solids")),
     ]

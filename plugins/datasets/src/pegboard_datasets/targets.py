@@ -9,9 +9,10 @@ from pegboard import Classes, Labels, Spec, Values
 from torch import Tensor
 
 from . import scaling
-from .encoders import by_number, category_names, category_text, category_values, piece_of
+from .categories import by_number, category_names, category_text, category_values
 from .mistakes import mistake
 from .rows import PIECE, Rows
+from .vectors import piece_of
 
 MOST_CLASSES = 100  # integers with more values than this are taken for numbers
 

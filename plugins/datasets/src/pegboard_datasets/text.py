@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from itertools import accumulate
+from typing import Protocol
 
 import numpy
 import torch
 from pegboard import Sequences
 from torch import Tensor
 
-from .hub_options import PADDING, Symbols
+from .hub_options import BEGIN, CLASS, END, PAD, PADDING, SEPARATOR, UNKNOWN, Symbols
 from .mistakes import mistake
 
-PAD, UNKNOWN, END = "<pad>", "<unk>", "<end>"
 TRAINED_VOCAB = 8192
+MARKS = frozenset({PAD, BEGIN, END, CLASS, SEPARATOR})  # symbols that are no text
 WORD = re.compile(r"\w+|[^\w\s]")
 
 SPLIT: dict[str, Callable[[str], Iterable[str]]] = {
@@ -24,10 +25,16 @@ SPLIT: dict[str, Callable[[str], Iterable[str]]] = {
     "whitespace": str.split,
     "characters": list,
 }
+PIECE = {"words": WORD, "whitespace": re.compile(r"\S+"), "characters": re.compile(r".", re.DOTALL)}
+
+Places = list[tuple[int, int]]  # of each symbol, its first character in a text and the one after its last
 
 
 class Vocabulary(Protocol):
     """Symbols, each with a number, and the way from text to numbers and back."""
+
+    tokens: str  # what a symbol is
+    lowercase: bool
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -40,6 +47,10 @@ class Vocabulary(Protocol):
 
     def decode(self, numbers: Sequence[int]) -> str:
         """The text of these numbers, as far as the symbols keep it."""
+        ...
+
+    def places(self, texts: Sequence[str]) -> list[Places]:
+        """Where the symbols of each text stand in it."""
         ...
 
 
@@ -76,24 +87,55 @@ class SplitVocabulary:
 
     def decode(self, numbers: Sequence[int]) -> str:
         return ("" if self.tokens == "characters" else " ").join(
-            self.symbols[n] for n in numbers if self.symbols[n] != PAD
+            self.symbols[n] for n in numbers if self.symbols[n] not in MARKS
         )
+
+    def places(self, texts: Sequence[str]) -> list[Places]:
+        read = [t.lower() for t in texts] if self.lowercase else texts
+        pieces = ([found.span() for found in PIECE[self.tokens].finditer(text)] for text in read)
+        return [_unlowered(*row) for row in zip(texts, pieces, read, strict=True)]
 
 
 class TrainedVocabulary:
-    """Pieces of words found by a tokenizer that was trained on the text."""
+    """Pieces of words found by a tokenizer that was trained on the text, given in its own JSON."""
 
-    def __init__(self, tokenizer: Any, lowercase: bool = False) -> None:
-        self._tokenizer, self.lowercase = tokenizer, lowercase
-        known = tokenizer.get_vocab(with_added_tokens=True)
+    def __init__(self, text: str, tokens: str, lowercase: bool = False) -> None:
+        from tokenizers import Tokenizer
+
+        self.text, self.tokens, self.lowercase = text, tokens, lowercase
+        self.tokenizer = Tokenizer.from_str(text)  # not the one that was trained, so that all read alike
+        known = self.tokenizer.get_vocab(with_added_tokens=True)
         self.symbols = tuple(sorted(known, key=known.__getitem__))
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         texts = [t.lower() for t in texts] if self.lowercase else list(texts)
-        return [e.ids for e in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+        return [e.ids for e in self.tokenizer.encode_batch(texts, add_special_tokens=False)]
 
     def decode(self, numbers: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(list(numbers), skip_special_tokens=True))
+        return str(self.tokenizer.decode(list(numbers), skip_special_tokens=True))
+
+    def places(self, texts: Sequence[str]) -> list[Places]:
+        read = [t.lower() for t in texts] if self.lowercase else list(texts)
+        found = self.tokenizer.encode_batch(read, add_special_tokens=False)
+        pieces = ([_trimmed(text, *at) for at in e.offsets] for text, e in zip(read, found, strict=True))
+        return [_unlowered(*row) for row in zip(texts, pieces, read, strict=True)]
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Without the blank before a word, which some tokenizers take for a part of it."""
+    while start < end - 1 and text[start].isspace():
+        start += 1
+    return start, end
+
+
+def _unlowered(text: str, places: Places, read: str) -> Places:
+    """The same places in the text as it was before it was put in lower case."""
+    if len(read) == len(text):
+        return places
+    # A few capitals become two characters.
+    ends = list(accumulate(len(character.lower()) for character in text))
+    back = [i for i, end in enumerate(ends) for _ in range(end - (ends[i - 1] if i else 0))]
+    return [(back[start], back[end - 1] + 1) for start, end in places]
 
 
 class _Lower:
@@ -112,27 +154,31 @@ def fit_vocabulary(
     vocab: int | None = None,
     *,
     lowercase: bool = False,
-    pad: bool = True,
-    unknown: bool = True,
-    end: bool = False,
+    special: Sequence[str] = (PAD, UNKNOWN),
 ) -> Vocabulary:
     """A vocabulary of these texts: special symbols first, then characters in order of their code
     point, or words from the most frequent on; with `vocab` only so many in all. The texts may be
     gone through twice, and are never all held."""
-    special = [s for s, wanted in ((PAD, pad), (UNKNOWN, unknown), (END, end)) if wanted]
     if tokens not in SPLIT:
         from .tokenizing import train_tokenizer
 
         lowered = _Lower(texts) if lowercase else texts
-        return TrainedVocabulary(train_tokenizer(lowered, tokens, vocab or TRAINED_VOCAB, special), lowercase)
+        tokenizer = train_tokenizer(lowered, tokens, vocab or TRAINED_VOCAB, special)
+        return TrainedVocabulary(tokenizer.to_str(pretty=True), tokens, lowercase)
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(SPLIT[tokens](text.lower() if lowercase else text))
     room = None if vocab is None else max(vocab - len(special), 0)
     ranked = sorted(counts.keys() - set(special), key=lambda s: (-counts[s], s))[:room]
     return SplitVocabulary(
-        special + (sorted(ranked) if tokens == "characters" else ranked), tokens, lowercase
+        [*special, *(sorted(ranked) if tokens == "characters" else ranked)], tokens, lowercase
     )
+
+
+def written(symbols: Tensor, vocabulary: Vocabulary, end: int = -1) -> list[str]:
+    """The text of each row of numbers (rows, length), up to its end."""
+    rows = [row[: row.index(end)] if end in row else row for row in symbols.tolist()]
+    return [vocabulary.decode(row) for row in rows]
 
 
 def pad(encoded: Sequence[Sequence[int]], length: int) -> Tensor:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from .hub_options import UNKNOWN
 from .mistakes import mistake
-from .text import UNKNOWN
 from .unigram import train_unigram
 
 PREFIX = "##"  # of a WordPiece piece that continues a word

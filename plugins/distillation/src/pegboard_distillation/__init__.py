@@ -7,24 +7,30 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pegboard import (
     Classes,
     Context,
+    DataSpec,
     Facts,
     Ge,
     Gt,
     Labels,
     Le,
+    Masked,
     Problem,
     Regularizer,
+    Role,
+    Series,
+    Span,
     Tokens,
     Trick,
     Values,
     hookimpl,
 )
 
+TEACH = Role("distillation:teach", "edit_batch")  # before a batch is changed for the student
 _SOURCES = "a run folder, a checkpoint folder or zoo:name"
 
 
@@ -35,10 +41,18 @@ class Distillation:
     teacher: str = ""  # a run folder, a checkpoint folder or zoo:name
     temperature: Annotated[float, Gt(0)] = 4.0  # divides the logits of both; unused for real targets
     alpha: Annotated[float, Ge(0), Le(1)] = 0.7  # share of the teacher in the loss; the labels have the rest
+    # learn the outputs for each class, symbol or value; or, of a translation, the texts that it writes itself
+    level: Literal["output", "sequence"] = "output"
 
 
 def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
-    """Whether there is a teacher; `zoo:` names are left to the zoo."""
+    """Whether there is a teacher, and what it could write; `zoo:` names are left to the zoo."""
+    if config.level == "sequence" and facts.spec is not None and not _translates(facts.spec):
+        yield Problem(
+            f"there are no texts to learn from a teacher: the data is {facts.spec}",
+            "level",
+            "output, or data with a text to read and one to write (a translation)",
+        )
     if config.alpha == 0:
         return
     if not config.teacher.strip():
@@ -51,6 +65,12 @@ def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
             _SOURCES,
             nearest(Path(config.teacher)),
         )
+
+
+def _translates(spec: DataSpec) -> bool:
+    """Whether a text is read and another one written."""
+    texts = len(spec.inputs) > 1 and all(isinstance(s, Tokens) for s in spec.inputs[:2])
+    return texts and isinstance(spec.target, Tokens) and spec.target.end >= 0
 
 
 def nearest(path: Path) -> str:
@@ -71,9 +91,11 @@ def nearest(path: Path) -> str:
 
 
 def build(config: Distillation, context: Context) -> Trick:
-    from .trick import DistillationTrick, load_teacher
+    from .trick import DistillationTrick, SequenceTrick, load_teacher
 
     teacher = load_teacher(config.teacher, context.device) if config.alpha else None
+    if config.level == "sequence":
+        return SequenceTrick(config, teacher, context.spec, context.generator())
     return DistillationTrick(config, teacher, context.spec.target, context.outputs)
 
 
@@ -92,8 +114,9 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             Distillation,
             build,
             check=check,
-            stages={"edit_loss": "mix"},
-            targets=(Classes, Tokens, Labels, Values),
+            stages={"edit_loss": "mix", "edit_batch": TEACH.name},
+            roles=(TEACH,),
+            targets=(Classes, Tokens, Labels, Values, Series, Span, Masked),
             neutral={"alpha": 0.0},
             trial=trial,
         )

@@ -64,6 +64,11 @@ def counted(losses: Tensor, target: Tensor | None, padding: int = IGNORED) -> Te
     return counts.reshape(losses.shape).to(losses.dtype)
 
 
+def known_steps(target: Tensor | None) -> Tensor | None:
+    """1 for each step (batch, length) of real vectors that is known, 0 where it is nan; None: all count."""
+    return None if target is None or target.dim() < 3 else (~target.isnan().any(-1)).to(target.dtype)
+
+
 def average(losses: Tensor, weight: Tensor | None = None, counts: Tensor | None = None) -> Tensor:
     """The mean over all places that count, where sample i has the weight `weight[i]`."""
     share = counts

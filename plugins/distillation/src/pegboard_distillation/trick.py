@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pegboard import Batch, Labels, PegboardError, Spec, Tokens, Trick, Values
+from pegboard import Batch, DataSpec, Decoding, Labels, PegboardError, Series, Spec, Tokens, Trick, Values
 from torch import Tensor, nn
 
 from . import Distillation
@@ -14,6 +14,7 @@ from .functional import (
     average,
     binary_divergence,
     counted,
+    known_steps,
     mix_losses,
     soft_divergence,
     squared_distance,
@@ -69,8 +70,9 @@ class DistillationTrick(Trick):
 
     def _soft(self, output: Tensor, answer: Tensor, batch: Batch) -> Tensor:
         """The mean soft loss: over the same places, and with the same weights, as that of the labels."""
-        if isinstance(self.target, Values):
-            return average(squared_distance(output, answer), batch.weight)
+        if isinstance(self.target, Values | Series):
+            losses = squared_distance(output, answer)
+            return average(losses, batch.weight, known_steps(batch.target))
         scale = self.temperature**2
         if isinstance(self.target, Labels):
             return scale * average(binary_divergence(output, answer, self.temperature), batch.weight)
@@ -98,12 +100,55 @@ class DistillationTrick(Trick):
         if not self.alpha:
             return loss
         a, t = f"{self.alpha:g}", f"{self.temperature:g}"
-        if isinstance(self.target, Values):
+        if isinstance(self.target, Values | Series):
             soft = "mean((teacher(x) - f(x))^2)"
         else:
             squash = "sigmoid" if self.binary else "softmax"
             soft = f"{t}^2 * KL({squash}(teacher(x)/{t}) || {squash}(f(x)/{t}))"
         return f"(1-{a}) * {_grouped(loss)} + {a} * {soft}"
+
+
+class SequenceTrick(Trick):
+    """Trains on texts that the teacher writes itself: of a share `alpha` of the samples, drawn anew.
+
+    The teacher's likeliest text takes the place of the target, and of what the model reads of it.
+    """
+
+    def __init__(
+        self, config: Distillation, teacher: nn.Module | None, spec: DataSpec, generator: torch.Generator
+    ) -> None:
+        if config.alpha and teacher is None:
+            raise PegboardError("distillation needs a teacher unless alpha is 0, and was built without one.")
+        if teacher is not None and not hasattr(teacher, "generate"):
+            raise PegboardError(
+                f"the teacher {config.teacher!r} is a {type(teacher).__name__}, which writes no texts.\n"
+                "Name a teacher that translates, or take level: output"
+            )
+        assert isinstance(spec.target, Tokens)
+        self.alpha, self.spec, self.generator = config.alpha, spec.target, generator
+        self.teacher = None if teacher is None else teacher.requires_grad_(False).eval()
+
+    def edit_batch(self, batch: Batch) -> Batch:
+        if not self.alpha or self.teacher is None:
+            return batch
+        source, read, *rest = batch.inputs
+        assert batch.target is not None
+        how = Decoding(length=read.shape[1], temperature=0.0, whole=True)
+        with torch.no_grad():
+            written: Tensor = self.teacher.generate(source, how=how)  # type: ignore[operator]
+        if self.spec.padding >= 0:  # after the end symbol nothing counts
+            written = written.masked_fill((written == self.spec.end).cumsum(1) > 1, self.spec.padding)
+        shifted = torch.cat((read[:, :1], written[:, :-1]), 1)
+        if self.alpha < 1:
+            chance = torch.rand(len(read), 1, generator=self.generator, device=self.generator.device)
+            taken = (chance < self.alpha).to(read.device)
+            written, shifted = torch.where(taken, written, batch.target), torch.where(taken, shifted, read)
+        return batch._replace(inputs=(source, shifted, *rest), target=written)
+
+    def formula(self, loss: str) -> str:
+        if not self.alpha:
+            return loss
+        return f"{loss}, y the teacher's text for a share of {self.alpha:g}"
 
 
 def _grouped(loss: str) -> str:

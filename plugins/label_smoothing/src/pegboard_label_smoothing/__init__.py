@@ -13,6 +13,7 @@ from pegboard import (
     Ge,
     Labels,
     Lt,
+    Masked,
     Problem,
     Regularizer,
     Tokens,
@@ -126,7 +127,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             build,
             check=check,
             stages={"edit_target": "smooth"},
-            targets=(Classes, Labels, Tokens),
+            targets=(Classes, Labels, Tokens, Masked),
             neutral={"epsilon": 0.0},
         ),
         Regularizer(

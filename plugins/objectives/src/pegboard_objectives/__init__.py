@@ -14,15 +14,20 @@ from pegboard import (
     Gt,
     Labels,
     Length,
+    Masked,
     Objective,
     ObjectivePart,
+    ProbePart,
     Problem,
+    Series,
+    Span,
     Spec,
     Tokens,
     Values,
     hookimpl,
 )
 
+from .bleu_options import bleu_part
 from .checks import (
     check_class_weights,
     check_classes,
@@ -114,6 +119,18 @@ class Lp:
 @dataclass(frozen=True)
 class Clusters:
     """Squared distance to the nearest centre, from outputs that are minus the squared distances."""
+
+
+@dataclass(frozen=True)
+class SpanAnswer:
+    """Cross entropy of the first and of the last place of the stretch of a text that is the answer."""
+
+    longest: Annotated[int, Ge(1)] | None = None  # places that an answer may have; null: any number
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Cross entropy of the symbols hidden in a text, plus that of whether its second sentence follows."""
 
 
 @dataclass(frozen=True)
@@ -221,13 +238,13 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             Mse,
             _build("mse"),
             check=_check_missing,
-            targets=(Values, Classes),
-            default_for=(Values,),
+            targets=(Values, Classes, Series),
+            default_for=(Values, Series),
             soft=True,
         ),
-        ObjectivePart("l1", L1, _build("l1"), check=_check_values, targets=(Values,)),
-        ObjectivePart("huber", Huber, _build("huber"), check=_check_values, targets=(Values,)),
-        ObjectivePart("lp", Lp, _build("lp"), check=_check_values, targets=(Values,)),
+        ObjectivePart("l1", L1, _build("l1"), check=_check_values, targets=(Values, Series)),
+        ObjectivePart("huber", Huber, _build("huber"), check=_check_values, targets=(Values, Series)),
+        ObjectivePart("lp", Lp, _build("lp"), check=_check_values, targets=(Values, Series)),
         ObjectivePart(
             "hinge", Hinge, _build("hinge"), check=_check_ranked, targets=(Classes,), outputs=_one_for_two
         ),
@@ -239,5 +256,19 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             targets=(Classes,),
             outputs=_one_for_two,
         ),
+        ObjectivePart("span", SpanAnswer, _build("span"), targets=(Span,), default_for=(Span,)),
+        ObjectivePart(
+            "pretraining",
+            Pretraining,
+            _build("pretraining"),
+            targets=(Masked,),
+            default_for=(Masked,),
+            soft=True,
+        ),
         ObjectivePart("clustering", Clusters, _build("clustering"), outputs=_any_number),
     ]
+
+
+@hookimpl
+def pegboard_probes() -> list[ProbePart[Any]]:
+    return [bleu_part()]

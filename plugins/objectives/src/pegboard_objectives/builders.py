@@ -7,13 +7,27 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from pegboard import Classes, Context, Labels, Objective, Tokens, Values
+from pegboard import Classes, Context, Labels, Masked, Objective, Series, Span, Spec, Tokens, Values
 from torch import Tensor
 
-from . import L1, BinaryCrossEntropy, Brier, Clusters, CrossEntropy, Hinge, Huber, Lp, Mse, Perceptron
+from . import (
+    L1,
+    BinaryCrossEntropy,
+    Brier,
+    Clusters,
+    CrossEntropy,
+    Hinge,
+    Huber,
+    Lp,
+    Mse,
+    Perceptron,
+    Pretraining,
+    SpanAnswer,
+)
 from . import functional as losses
 from .objective import Classification, Clustering, LabelSet, Loss, Regression
 from .perceptron import PerceptronLoss
+from .texts import Answering, Uncovering
 
 
 def _constant(values: Sequence[float] | None, context: Context) -> Tensor | None:
@@ -64,6 +78,11 @@ def mse(config: Mse, context: Context) -> Objective:
     return _regression("mse", loss, config, context)
 
 
+def missing_in(config: Mse | L1 | Huber | Lp, target: Spec | None) -> bool:
+    """Whether values may be nan: those that the config allows, and the steps after the end of a series."""
+    return config.missing or (isinstance(target, Series) and target.padded)
+
+
 def l1(config: L1, context: Context) -> Objective:
     return _regression("l1", F.l1_loss, config, context)
 
@@ -73,25 +92,37 @@ def huber(config: Huber, context: Context) -> Objective:
 
 
 def _regression(name: str, loss: Loss, config: Mse | L1 | Huber, context: Context) -> Objective:
-    full = partial(losses.regression, loss=loss, features=config.features, missing=config.missing)
+    missing = missing_in(config, context.spec.target)
+    full = partial(losses.regression, loss=loss, features=config.features, missing=missing)
     return _values(name, full, config, context, config.features == "sum")
 
 
 def lp(config: Lp, context: Context) -> Objective:
-    full = partial(losses.lp_distance, p=float(config.p), missing=config.missing)
+    full = partial(losses.lp_distance, p=float(config.p), missing=missing_in(config, context.spec.target))
     return _values("lp", full, config, context, True)
 
 
 def _values(name: str, full: Loss, config: Mse | L1 | Huber | Lp, context: Context, whole: bool) -> Objective:
     target = context.spec.target
-    assert isinstance(target, Values)
+    assert isinstance(target, Values | Series)
+    missing = missing_in(config, target)
     return Regression(
-        name, full, target, metrics=config.metrics, p=float(config.p), missing=config.missing, whole=whole
+        name, full, target, metrics=config.metrics, p=float(config.p), missing=missing, whole=whole
     )
 
 
 def clustering(config: Clusters, context: Context) -> Objective:
     return Clustering(losses.clustering, context.spec.target)
+
+
+def span(config: SpanAnswer, context: Context) -> Objective:
+    assert isinstance(context.spec.target, Span)
+    return Answering(context.spec.target, config.longest)
+
+
+def pretraining(config: Pretraining, context: Context) -> Objective:
+    assert isinstance(context.spec.target, Masked)
+    return Uncovering(context.spec.target)
 
 
 def hinge(config: Hinge, context: Context) -> Objective:

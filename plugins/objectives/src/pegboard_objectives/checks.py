@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pegboard import Classes, Facts, Labels, Problem, Spec, Tokens, Values
+from pegboard import Classes, Facts, Labels, Problem, Series, Spec, Tokens, Values
 
 REGRESSION = ("r2", "mae", "rmse", "mse", "max_error", "lp")
 CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece", "entropy")
@@ -84,7 +84,7 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
         yield Problem(f"the metric {name!r} stands twice", "metrics", "each metric once")
     target = _target(facts)
     fitting: tuple[str, ...]
-    if isinstance(target, Values):
+    if isinstance(target, Values | Series):
         fitting = REGRESSION
     elif isinstance(target, Labels):
         fitting = OF_LABELS

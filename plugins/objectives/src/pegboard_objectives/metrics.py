@@ -40,7 +40,10 @@ class Fed:
             from . import running
 
             self.metric = self.make(running).to(self.device)
-        self.metric.update(*self.read(preds, target), weight=weight)
+        read = self.read(preds, target)
+        if weight is not None and target.dim() == 3:  # every step weighs what its sample does
+            weight = weight.repeat_interleave(len(read[0]) // len(weight))
+        self.metric.update(*read, weight=weight)
 
     def compute(self) -> Tensor:
         if self.metric is None or not self.metric.update_called:
@@ -144,12 +147,12 @@ def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
 
 
 def regression(chosen: Sequence[str], p: float) -> dict[str, Metric]:
-    """Metrics of real values (batch, features); nan is not known."""
+    """Metrics of real values (batch, features) or (batch, steps, features); nan is not known."""
 
     def precise(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Sums of squares cancel; MPS has nothing finer than single precision.
         dtype = torch.float32 if output.device.type == "mps" else torch.float64
-        rows = target.shape[0]
+        rows = target.shape[0] * (target.shape[1] if target.dim() == 3 else 1)
         values = target.to(dtype).reshape(rows, -1)
         return output.to(dtype).reshape(rows, -1), values, ~values.isnan()
 

@@ -16,6 +16,7 @@ from pegboard import (
     Objective,
     PegboardError,
     Player,
+    Series,
     Spec,
     Table,
     Tokens,
@@ -212,13 +213,13 @@ class LabelSet(Supervised):
 
 
 class Regression(Supervised):
-    """Real values for each sample: outputs are (batch, features)."""
+    """Real values: outputs are (batch, features), or (batch, steps, features) for every step of a series."""
 
     def __init__(
         self,
         name: str,
         full: Loss,
-        target: Values,
+        target: Values | Series,
         *,
         metrics: Sequence[str] | None = None,
         p: float = 2.0,

@@ -53,6 +53,13 @@ class Share(Metric):
         return mean.sqrt() if self.root else mean
 
 
+class Perplexity(Share):
+    """The exponential of the mean cross entropy: among how many symbols a model is undecided."""
+
+    def compute(self) -> Tensor:
+        return super().compute().exp()
+
+
 class Largest(Metric):
     """The largest of all values that count."""
 

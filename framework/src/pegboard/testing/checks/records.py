@@ -158,11 +158,8 @@ def _round_trip(subject: Subject) -> None:
 
     from ...config.check import check as check_config
     from ...config.dump import to_yaml
-    from ...config.sections import in_configs
     from ...errors import PegboardError
 
-    if not in_configs(subject.part):
-        return
     once = check_config(subject.config)
     again = check_config(yaml.safe_load(to_yaml(once.plain)))
     if once.plain != again.plain:

@@ -1,0 +1,267 @@
+"""Layers of `cnn` on pictures small enough to count by hand."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pegboard_cnn.modules import Cnn
+from pegboard_mlp.modules import LinearModel
+from torch import nn
+
+F64 = torch.float64
+PLAIN = {"padding": "none", "bias": "none", "activation": "identity", "pooling": "none", "hidden": ()}
+# Brightness that jumps between the second and the third column.
+STEP = torch.tensor([[0.0, 0, 1, 1, 1]]).repeat(5, 1)
+RISE = [[-1.0, 1], [-1, 1]]
+
+
+def layer(kernel, picture, **fields):
+    """What one layer of the model `cnn` with this kernel gives for a picture, both matrices."""
+    kernel, picture = (torch.as_tensor(m, dtype=F64) for m in (kernel, picture))
+    model = Cnn((1, *picture.shape), 1, channels=1, kernel=len(kernel), **{**PLAIN, **fields}).double()
+    with torch.no_grad():
+        model.body[0].conv.weight.copy_(kernel[None, None])
+        return model.body(picture[None, None])[0, 0]
+
+
+def weights(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+@pytest.mark.catalogue("T112", "T114")
+def test_a_cross_on_a_pattern_of_crosses():
+    kernel = torch.tensor([[0.0, 1, 0], [1, 2, 1], [0, 1, 0]])
+    rows = torch.tensor([[0.0, 1, 0, 1, 0], [1, 2, 1, 2, 1]])
+    answer = layer(kernel, torch.cat((rows, rows, rows[:1])))
+    assert answer.tolist() == [[8, 6, 8], [6, 4, 6], [8, 6, 8]]
+    assert answer.max() == kernel.square().sum()  # where the patch is the kernel itself
+
+
+@pytest.mark.catalogue("T115", "T122")
+def test_an_edge_is_found_and_kept_by_pooling():
+    assert layer(RISE, STEP).tolist() == [[0, 2, 0, 0]] * 4
+    assert not layer(RISE, torch.full((5, 5), 3.0)).any()
+    assert layer(RISE, STEP, pooling="max", window=2).tolist() == [[2, 0], [2, 0]]
+
+
+@pytest.mark.catalogue("T135")
+def test_two_products_of_matrices():
+    corner = [[2, 2, -2], [2, 2, -2], [-2, -2, -2]]
+    assert layer([[1, -1], [-1, 1]], corner).tolist() == [[0, 0], [0, 4]]
+    stairs = [[2, 2, 2, -2, -2], [2, 2, 2, 2, -2], [2] * 5, [100] * 5]
+    assert layer([[2, -1, -1], [-2, 1, 1], [0, 0, 0]], stairs).tolist() == [[0, 4, 4], [0, 0, 4]]
+
+
+@pytest.mark.catalogue("T138", "T139")
+def test_kernels_that_scale_crop_and_sum_along_diagonals():
+    m = torch.randn(6, 6, dtype=F64)
+    torch.testing.assert_close(layer([[2.5]], m), 2.5 * m)
+    assert torch.equal(layer([[1.0]], m), m)
+    assert torch.equal(layer([[1.0, 0], [0, 0]], m), m[:-1, :-1])
+    summed = layer(torch.eye(3), m)
+    assert summed.shape == (4, 4)
+    torch.testing.assert_close(summed, sum(m[n : n + 4, n : n + 4] for n in range(3)))
+
+
+@pytest.mark.catalogue("T117")
+@pytest.mark.parametrize(("bias", "count"), [("channel", 1), ("place", 5 * 4)])
+def test_a_bias_is_one_number_or_one_for_every_place(bias, count):
+    model = Cnn((1, 7, 6), 2, channels=1, kernel=3, **{**PLAIN, "bias": bias, "activation": "relu"})
+    stage = model.body[0]
+    for p in stage.parameters():
+        nn.init.normal_(p)
+    assert weights(stage) == 9 + count
+    b = stage.place.bias if bias == "place" else stage.conv.bias[:, None, None]
+    x = torch.randn(4, 1, 7, 6)
+    torch.testing.assert_close(stage(x), (F.conv2d(x, stage.conv.weight) + b).relu())
+
+
+@pytest.mark.catalogue("T118")
+def test_a_kernel_has_fewer_weights_than_a_dense_layer_of_the_same_sizes():
+    conv = Cnn((1, 28, 28), 1, channels=1, kernel=5, **PLAIN).body[0]
+    assert conv(torch.zeros(1, 1, 28, 28)).shape == (1, 1, 24, 24)
+    assert weights(conv) == 25
+    assert weights(LinearModel(28 * 28, 24 * 24)) == 452_160
+
+
+@pytest.mark.catalogue("S3-087")
+@pytest.mark.parametrize("size", [28, 56])
+def test_dense_weights_grow_with_the_fourth_power_of_the_size_and_kernels_do_not(size):
+    same = {**PLAIN, "padding": "zero"}
+    conv = Cnn((1, size, size), 1, channels=1, kernel=3, **same).body[0]
+    assert conv(torch.zeros(1, 1, size, size)).shape[2:] == (size, size)
+    with torch.device("meta"):
+        dense = LinearModel(size**2, size**2, bias=False)
+    assert weights(conv) == 9
+    assert weights(dense) == size**4 == 614_656 * (16 if size == 56 else 1)
+
+
+@pytest.mark.catalogue("T120")
+def test_entries_near_the_border_are_used_less_unless_the_border_is_padded():
+    def uses(pad):
+        side = 7 + 2 * pad - 2
+        used = F.conv_transpose2d(torch.ones(1, 1, side, side), torch.ones(1, 1, 3, 3))[0, 0]
+        return used[pad : pad + 7, pad : pad + 7]
+
+    assert uses(0)[0].tolist() == [1, 2, 3, 3, 3, 2, 1] and uses(0)[3, 3] == 9
+    assert (uses(2) == 9).all()
+    # The same of a layer of the model: its gradient counts the uses.
+    for pad in (0, 2):
+        x = torch.ones(1, 1, 7, 7, requires_grad=True)
+        model = Cnn((1, 7, 7), 1, channels=1, kernel=3, **{**PLAIN, "padding": "zero", "pad": pad})
+        nn.init.ones_(model.body[0].conv.weight)
+        model.body(x).sum().backward()
+        assert torch.equal(x.grad[0, 0], uses(pad))
+    a = torch.randn(1, 1, 4, 4)
+    assert torch.equal(nn.ZeroPad2d(2)(a), F.pad(a, (2, 2, 2, 2)))
+
+
+@pytest.mark.catalogue("S3-099")
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [({"padding": "none"}, 14), ({"pad": 2}, 18), ({"pad": 1, "stride": 2}, 8), ({}, 16)],
+)
+def test_padding_and_stride_decide_the_size(fields, size):
+    fields = {**PLAIN, "padding": "zero", **fields}
+    model = Cnn((2, 16, 16), 1, channels=3, kernel=3, **fields)
+    x = torch.randn(1, 2, 16, 16)
+    y = model.body(x)
+    assert y.shape == (1, 3, size, size)
+    dense = Cnn((2, 16, 16), 1, channels=3, kernel=3, **{**fields, "stride": 1})
+    dense.body.load_state_dict(model.body.state_dict())
+    step = fields.get("stride", 1)
+    torch.testing.assert_close(y, dense.body(x)[..., ::step, ::step], rtol=0, atol=1e-6)
+
+
+@pytest.mark.catalogue("T124", "S3-100")
+def test_channels_are_sums_over_channels():
+    model = Cnn((3, 8, 7), 1, channels=4, kernel=3, **{**PLAIN, "activation": "relu"})
+    kernel, x = model.body[0].conv.weight, torch.randn(2, 3, 8, 7)
+    assert weights(model.body) == kernel.numel() == 3 * 4 * 9
+    assert weights(Cnn((3, 8, 7), 1, channels=4, kernel=3, **{**PLAIN, "bias": "channel"}).body) == 108 + 4
+    looped = torch.zeros(2, 4, 6, 5)
+    for out, into in product(range(4), range(3)):
+        looped[:, out] += F.conv2d(x[:, into : into + 1], kernel[None, None, out, into])[:, 0]
+    torch.testing.assert_close(model.body(x), looped.relu(), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(model.body(x), F.conv2d(x, kernel).relu(), atol=1e-6, rtol=1e-5)
+    pooled = Cnn((3, 8, 6), 1, channels=4, kernel=3, **{**PLAIN, "pooling": "max", "window": 2})
+    x = torch.randn(2, 3, 8, 6)
+    each = [F.max_pool2d(pooled.body[0].conv(x)[:, c : c + 1], 2) for c in range(4)]
+    assert torch.equal(pooled.body(x), torch.cat(each, 1))
+
+
+@pytest.mark.catalogue("S4-072")
+def test_a_layer_from_colours_to_sixteen_channels():
+    layer = Cnn((3, 32, 32), 1, channels=16, kernel=3, **{**PLAIN, "bias": "channel"}).body[0].double()
+    assert weights(layer) == 3 * 16 * 9 + 16 == 448
+    x = torch.randn(2, 3, 32, 32, dtype=F64)
+    y = layer(x)
+    with torch.device("meta"):
+        assert weights(LinearModel(x[0].numel(), y[0].numel())) == 44_251_200
+    parts = sum(F.conv2d(x[:, c : c + 1], layer.conv.weight[:, c : c + 1]) for c in range(3))
+    torch.testing.assert_close(parts + layer.conv.bias[:, None, None], y, atol=1e-6, rtol=0)
+
+
+@pytest.mark.catalogue("S3-101")
+def test_weights_are_shared_and_an_output_sees_a_patch():
+    small, large = (Cnn((2, n, n), 1, channels=3, kernel=3, **PLAIN).body for n in (6, 40))
+    assert weights(small) == weights(large) == 2 * 3 * 9
+    jacobian = torch.autograd.functional.jacobian(lambda x: small(x)[0], torch.randn(1, 2, 6, 6))
+    for channel, row, column in product(range(3), range(4), range(4)):
+        seen = jacobian[channel, row, column, 0] != 0
+        assert seen.sum((1, 2)).tolist() == [9, 9]
+        assert seen[:, row : row + 3, column : column + 3].all()
+    for out, into in product(range(3), range(2)):
+        unrolled = jacobian[out, :, :, 0, into]
+        assert len(unrolled[unrolled != 0].unique()) == 9
+
+
+@pytest.mark.catalogue("S3-091")
+@pytest.mark.parametrize(("depth", "kernel"), [(1, 3), (2, 3), (3, 3), (2, 5)])
+def test_what_a_layer_sees_grows_with_depth_and_is_the_same_everywhere(depth, kernel):
+    sees = 1 + depth * (kernel - 1)
+    fields = {**PLAIN, "padding": "circular", "activation": "tanh"}
+    body = Cnn((1, 16, 16), 1, channels=[2] * depth, kernel=kernel, **fields).body
+    x = torch.randn(1, 1, 16, 16, requires_grad=True)
+    body(x)[0, 0, 8, 8].backward()
+    support = (x.grad[0, 0] != 0).nonzero()
+    assert (support.amax(0) - support.amin(0) + 1).tolist() == [sees, sees]
+    # The same patch in two pictures and places gives the same feature in the middle of it.
+    patch, half = torch.randn(sees, sees), sees // 2
+    pictures = torch.randn(2, 1, 16, 16)
+    places = ((0, 0), (16 - sees, 3))
+    for picture, (row, column) in zip(pictures, places, strict=True):
+        picture[0, row : row + sees, column : column + sees] = patch
+    y = body(pictures)
+    found = [y[i, :, row + half, column + half] for i, (row, column) in enumerate(places)]
+    torch.testing.assert_close(found[0], found[1], atol=1e-6, rtol=0)
+
+
+# Pooling.
+def pool(x, window=2, how="max"):
+    """What the pooling of the model `cnn` gives for a matrix."""
+    x = torch.as_tensor(x, dtype=F64)
+    return layer([[1.0]], x, pooling=how, window=window)
+
+
+@pytest.mark.catalogue("T121", "S4-073", "S3-102")
+def test_pooling_takes_the_largest_or_the_mean_of_blocks():
+    x = torch.arange(16.0).reshape(4, 4)
+    assert pool(x).tolist() == [[5, 7], [13, 15]]
+    assert pool(x, how="average").tolist() == [[2.5, 4.5], [10.5, 12.5]]
+    overlapping = F.max_pool2d(x[None], 2, stride=1)[0]
+    assert overlapping.tolist() == [[5, 6, 7], [9, 10, 11], [13, 14, 15]]  # it does not make it smaller
+    for n, m, d in ((6, 9, 3), (8, 4, 2), (10, 5, 5)):
+        x = torch.randn(n, m, dtype=F64)
+        blocks = torch.stack([torch.stack([b.amax() for b in r.split(d, 1)]) for r in x.split(d)])
+        assert blocks.shape == (n // d, m // d)
+        assert torch.equal(pool(x, d), blocks)
+        assert torch.equal(pool(x, d), F.max_pool2d(x[None], d)[0])
+
+
+@pytest.mark.catalogue("S4-073")
+def test_order_inside_a_block_does_not_matter_and_the_largest_alone_has_a_gradient():
+    x = torch.randn(6, 6, dtype=F64)
+    blocks = x.reshape(3, 2, 3, 2).permute(0, 2, 1, 3).reshape(3, 3, 4)
+    mixed = blocks[..., [2, 0, 3, 1]].reshape(3, 3, 2, 2).permute(0, 2, 1, 3).reshape(6, 6)
+    assert not torch.equal(mixed, x) and torch.equal(pool(mixed), pool(x))
+    model = Cnn((1, 6, 6), 1, channels=1, kernel=1, **{**PLAIN, "pooling": "max"})
+    nn.init.ones_(model.body[0].conv.weight)
+    picture = x.float()[None, None].requires_grad_()
+    model.body(picture).sum().backward()
+    assert torch.equal(picture.grad[0, 0] != 0, torch.isin(x, pool(x)))
+
+
+@pytest.mark.catalogue("S3-102")
+def test_a_maximum_that_stays_in_its_block_may_move():
+    x = torch.zeros(8, 8)
+    x[2, 4] = x[6, 0] = 1  # each at the left of its block
+    assert torch.equal(pool(x.roll(1, 1)), pool(x))
+    assert not torch.equal(pool(x.roll(2, 1)), pool(x))
+    assert pool(x).shape == (4, 4)
+
+
+@pytest.mark.catalogue("T141")
+def test_pooling_to_zero_means_zero_unless_something_is_negative():
+    for seed in range(20):
+        x = torch.rand(6, 6, generator=torch.Generator().manual_seed(seed)).relu()
+        assert pool(x).any()
+    assert not pool(torch.zeros(6, 6)).any()
+    one_zero = torch.tensor([[0.0, -1], [-1, -1]]).repeat(3, 3)
+    assert one_zero.shape == (6, 6) and one_zero.any() and not pool(one_zero).any()
+
+
+@pytest.mark.catalogue("T142")
+def test_pooling_scales_with_its_input_and_is_not_linear():
+    x = torch.randn(4, 4, dtype=F64)
+    for scale in (0, 0.3, 7):
+        torch.testing.assert_close(pool(scale * x), scale * pool(x), atol=1e-6, rtol=0)
+    assert not torch.allclose(pool(-x), -pool(x))
+    a, b = torch.zeros(2, 4, 4)
+    a[0, 0] = b[0, 1] = 1
+    assert pool(a + b)[0, 0] == 1
+    assert (pool(a) + pool(b))[0, 0] == 2
+    # One block for all: turned round, the largest stays only where the least is its negative.
+    even = torch.tensor([[3.0, -3], [1, 2]])
+    assert pool(-even) == pool(even) and pool(-torch.tensor([[3.0, -2], [1, 2]])) == 2
