@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -120,10 +120,11 @@ def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[dict[Any, Callable[..., A
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
         yield None
         return
-    aten, known = torch.ops.aten, lowering.lowerings
+    aten, known = torch.ops.aten, cast(dict[Any, Any], lowering.lowerings)
+    fallback = cast(Callable[..., Any], lowering.fallback_handler)
     pooling = (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default)
     before = {op: known[op] for op in pooling if op in known}
-    known.update({op: lowering.fallback_handler(op, add_to_fallback_set=False) for op in before})
+    known.update({op: fallback(op, add_to_fallback_set=False) for op in before})
     try:
         yield {op: rule for op, rule in decomposition.select_decomp_table().items() if op not in before}
     finally:

@@ -81,9 +81,12 @@ def read_splits(config: PictureFolder, spec: DataSpec) -> Splits:
     def encode(table: Mapping[str, Sequence[Any]]) -> tuple[Tensor, ...]:
         return (read_pictures([str(file) for file in table["file"]], config.size, config.channels),)
 
+    sources = {split: reader.source(held) for split, reader in readers.items()}
     return Splits(
         spec=spec,
-        **{split: reader.source(held) for split, reader in readers.items()},
+        train=sources["train"],
+        val=sources.get("val"),
+        test=sources.get("test"),
         encode=encode,
         columns=("file",),
         notes={
