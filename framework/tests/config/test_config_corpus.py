@@ -69,7 +69,7 @@ WRONG = [
     ("name: dense", "name: dence", "4:9", "model.name", "dense", "list them: pegboard show models"),
     ("name: dense", "name: denes", "4:9", "model.name", "dense", "expected one of anything, conv, dense"),
     ("name: dense", "name: DENSE", "4:9", "model.name", "dense", ""),
-    ("name: dense", "name: transformer_xl", "4:9", "model.name", "", "unknown model 'transformer_xl'"),
+    ("name: dense", "name: ouroboros_xl", "4:9", "model.name", "", "unknown model 'ouroboros_xl'"),
     ("name: dense", "name: drop", "4:9", "model.name", "", "'drop' is a regularizer, not a model"),
     ("name: dense", "name: acme.nn.Dense", "4:9", "model.name", "dense", ""),
     ("name: dense", "name: 5", "4:9", "model.name", "", "found 5"),

@@ -381,12 +381,13 @@ def test_the_notes_say_which_space_samples_are_functions_on(parts, build):
     kinds = set()
     for name in parts.keys() - {"hub"}:
         splits = build(name)
-        (space,) = splits.notes["underlying_space"].values()
-        kinds.add(space["space"])
-        shape = (space["d"], *space["shape"]) if "grid" in space["space"] else tuple(space["shape"])
-        assert splits.train.inputs[0].shape[1:] == shape
-        assert math.prod(space["shape"]) * space["d"] == splits.spec.inputs[0].size
-    assert kinds == {"set", "grid2d", "grid3d"}
+        spaces = splits.notes["underlying_space"].values()
+        for x, space in zip(splits.train.inputs, spaces, strict=True):
+            kinds.add(space["space"])
+            shape = (space["d"], *space["shape"]) if "grid" in space["space"] else tuple(space["shape"])
+            steps = x.dim() - 1 > len(shape)  # of a line the numbers of a step come last
+            assert x.shape[1:] == (*shape, space["d"]) if steps else shape
+    assert kinds == {"set", "line", "grid2d", "grid3d"}
 
 
 @pytest.mark.catalogue("S22")

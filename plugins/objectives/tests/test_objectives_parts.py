@@ -15,6 +15,7 @@ from pegboard import (
     Labels,
     Masked,
     Objective,
+    Series,
     Span,
     Tokens,
     Values,
@@ -61,6 +62,7 @@ def test_an_objective_and_its_metrics_leave_torchmetrics_alone_until_they_are_fe
         (Tokens, "cross_entropy"),
         (Labels, "binary_cross_entropy"),
         (Values, "mse"),
+        (Series, "mse"),
         (Span, "span"),
         (Masked, "pretraining"),
     ],
@@ -72,7 +74,7 @@ def test_each_target_has_one_default(spec, name):
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_defaults_build_for_every_target_and_name_the_loss(part):
     made = {Classes: Classes(2), Tokens: Tokens(9, 4), Labels: Labels(3), Values: Values(2)}
-    made |= {Span: Span(4), Masked: Masked(9, 4)}
+    made |= {Span: Span(4), Masked: Masked(9, 4), Series: Series(4, 2)}
     for target in part.targets:
         objective = build(part.name, made[target])
         assert isinstance(objective, Objective)
