@@ -16,12 +16,15 @@ BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test coverage prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small start growth clean
+.PHONY: help quickstart install test coverage prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small families start growth clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-quickstart: $(READY) ## set everything up and train configs/quickstart.yaml
+quickfamilies: $(READY) ## the models of every plugin beside the same modules in a hand-written loop, five minutes
+	@$(BIN)/python benchmarks/families.py $(ARGS)
+
+start: $(READY) ## set everything up and train configs/quickstart.yaml
 	@$(BIN)/pegboard train configs/quickstart.yaml $(ARGS)
 
 install: $(READY) ## make .venv with the core, all plugins and the zoo, editable

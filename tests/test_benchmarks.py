@@ -55,6 +55,18 @@ def abs_of(number: int) -> int:
     return abs(number)
 
 
+@pytest.mark.parametrize("name", ["lenet", "translation", "decoder"])
+def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(
+    bench: Any, name: str, tmp_path: Path
+) -> None:
+    families = bench("families")
+    ours, hand = families.pair(families.configs(tmp_path)[name])
+    for run in (ours, hand):
+        run(2)
+    counts = [families.steps.a_step(run, families.steps.count_calls) for run in (ours, hand)]
+    assert counts[0] < counts[1]
+
+
 def test_every_workload_has_whole_batches_and_a_loss_that_falls(bench: Any) -> None:
     for work in bench("workloads").WORKLOADS.values():
         x, y = work.data()
