@@ -55,7 +55,7 @@ def abs_of(number: int) -> int:
     return abs(number)
 
 
-@pytest.mark.parametrize("name", ["lenet", "translation", "decoder"])
+@pytest.mark.parametrize("name", ["lenet", "decoder"])
 def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(
     bench: Any, name: str, tmp_path: Path
 ) -> None:
