@@ -28,7 +28,9 @@ importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
-WORDS = {"constant", "digits", "gradients", "linear", "margin", "objects", "step"}  # as English has them
+WORDS = set(
+    "constant digits filters gradients linear margin objects solids span step translation".split()
+)  # as English has them
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

@@ -11,10 +11,13 @@ from typing import Any
 
 import pegboard
 import pytest
-from pegboard import PegboardError
+import torch
+from pegboard import DataSpec, Masked, PegboardError, Span, Tokens
+from pegboard.answers import worded
 from pegboard.cli import main
 from pegboard.inference import Trained
 from pegboard.texts import Writer
+from torch import Tensor
 
 Config = Callable[..., dict[str, Any]]
 Capture = pytest.CaptureFixture[str]
@@ -119,7 +122,8 @@ def test_what_cannot_write_says_what_it_is(
     said = {
         (dots,): "the model 'flat' of .* writes no text: it predicts Classes(2) from Image(1, 2, 2)",
         (letters, "--prompt", "xyz"): "'xyz' has other letters than",
-        (letters, "--prompt", ""): "nothing of the prompt '' is a symbol",
+        (letters, "--prompt", "a", "--prompt", ""): "an empty prompt says nothing to go on from: without",
+        (pairs, "--prompt", ""): "an empty prompt says nothing to go on from",
         (letters, "-n", "2", "--beams", "2"): "beams leaves nothing to chance: all 2 texts would be the same",
         (pairs, "--prompt", "a", "-n", "3"): "a temperature of 0 leaves nothing to chance",
         (str(trained(tmp_path, decodes=False, epochs=1)),): "does not say how its symbols read as text",
@@ -245,3 +249,28 @@ def test_symbols_are_read_as_text_in_the_tables_of_a_run(letters: str) -> None:
     table = json.loads((Path(letters) / "tables.json").read_text())["predictions"]
     assert table["columns"] == ["sample", "target", "class", "probability"]
     assert table["rows"][0][1:3] == ["b\nab\nab\n", "b\nab\nab\n"]
+
+
+def read(number: int, symbols: Tensor) -> list[str]:
+    return ["".join("-abcde"[n] for n in row) for row in symbols.tolist()]
+
+
+def test_answers_that_point_at_symbols_are_shown_as_text() -> None:
+    text = torch.tensor([[1, 2, 3, 0], [5, 4, 0, 0]])
+    spec = DataSpec((Tokens(6, 4, 0), Tokens(2, 4)), Span(4))
+    columns = {"start": torch.tensor([1, 0]), "end": torch.tensor([2, 0])}
+    found = worded(columns, (text, text), spec, read=read)
+    assert found == {"answer": ["bc", "e"], "start": [1, 0], "end": [2, 0]}
+    assert worded(columns, (text, text), spec) == {"start": [1, 0], "end": [2, 0]}
+    columns = {"follows": torch.tensor([0.5, 0.25]), "symbols": text + 0}
+    found = worded(columns, (text, text), DataSpec(spec.inputs, Masked(6, 4)), read=read)
+    assert found == {"follows": [0.5, 0.25], "symbols": ["abc", "ed"]}  # up to the end of each
+
+
+def test_steps_that_are_not_asked_are_left_out_of_tables() -> None:
+    text = torch.tensor([[1, 2, 3, 0], [5, 4, 0, 0]])
+    spec = DataSpec((Tokens(6, 4, 0),), Tokens(3, 4))
+    asked = torch.tensor([[False, True, True, True], [True, False, True, False]])
+    columns = {"class": torch.tensor([[0, 1, 2, 2], [2, 1, 0, 0]]), "probability": torch.ones(2, 4)}
+    found = worded(columns, (text,), spec, lambda s: read(0, s), asked=asked)
+    assert found == {"class": ["ab", "b"], "probability": [[1.0, 1.0], 1.0]}

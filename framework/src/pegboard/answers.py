@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import Tensor
 
-from .specs import DataSpec, Series, Spec, Tokens
+from .specs import DataSpec, Masked, Series, Span, Spec, Tokens
 
 Decode = Callable[[Tensor], list[str]]
+Read = Callable[[int, Tensor], list[str]]  # the number of an input, and symbols of it
 
 
 def readable(value: Tensor, names: Sequence[str] = ()) -> Any:
@@ -21,20 +22,34 @@ def readable(value: Tensor, names: Sequence[str] = ()) -> Any:
 
 
 def worded(
-    columns: Mapping[str, Tensor], inputs: Sequence[Tensor], spec: DataSpec, decode: Decode | None = None
+    columns: Mapping[str, Tensor],
+    inputs: Sequence[Tensor],
+    spec: DataSpec,
+    decode: Decode | None = None,
+    read: Read | None = None,
+    asked: Tensor | None = None,
 ) -> dict[str, list[Any]]:
     """Columns of numbers, (batch, ...) each, as lists with a cell for each sample.
 
-    Numbers under `class` and `target` are classes or symbols, of which `decode` makes a text.
+    Numbers under `class` and `target` are classes or symbols, of which `decode` makes a text; `read` does so
+    with symbols of an input. Steps that are not `asked` (batch, length) are left out.
     """
     names = getattr(spec.target, "names", ())
     ends, width = _ends(inputs, spec)
     found = {}
+    if read is not None and isinstance(spec.target, Span) and {"start", "end"} <= columns.keys():
+        places = zip(columns["start"].tolist(), columns["end"].tolist(), strict=True)
+        rows = zip(inputs[0], places, strict=True)
+        found["answer"] = [read(0, row[None, first : last + 1])[0].strip() for row, (first, last) in rows]
     for key, column in columns.items():
         cells = list(column.cpu())
         if ends is not None and column.dim() > 1 and column.shape[1] == width:
             cells = [row[:end] for row, end in zip(cells, ends, strict=True)]
-        if key not in ("class", "target"):
+        if asked is not None and column.shape[:2] == asked.shape:
+            cells = [row[of[: len(row)]] for row, of in zip(cells, asked.cpu(), strict=True)]
+        if read is not None and isinstance(spec.target, Masked) and key == "symbols":
+            found[key] = [read(0, cell.unsqueeze(0))[0] for cell in cells]
+        elif key not in ("class", "target"):
             found[key] = [readable(cell) for cell in cells]
         elif decode is not None and isinstance(spec.target, Tokens) and column.dim() == 2:
             found[key] = [decode(cell[cell >= 0].unsqueeze(0))[0] for cell in cells]
@@ -45,7 +60,7 @@ def worded(
 
 def _ends(inputs: Sequence[Tensor], spec: DataSpec) -> tuple[list[int] | None, int]:
     """After how many steps each sample ends that is answered step by step, and how many a batch has."""
-    if isinstance(spec.target, Tokens | Series):
+    if isinstance(spec.target, Tokens | Series | Masked):
         for of, x in reversed(list(zip(spec.inputs, inputs, strict=False))):  # of two, the second is answered
             if (found := _lengths(of, x)) is not None:
                 return found.clamp(min=1).tolist(), x.shape[1]

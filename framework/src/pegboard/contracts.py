@@ -69,6 +69,9 @@ class Splits:
     decode: Callable[[Tensor], list[str]] | None = None
     # The number of an input that is text, and symbols of it -> their texts in the same way.
     decode_input: Callable[[int, Tensor], list[str]] | None = None
+    # Columns as for `encode` -> where an answer for every step counts, as at the first symbol of each word:
+    # booleans (rows, length). None: at all steps.
+    asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
     # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Codec(NamedTuple):
     encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]]
     columns: tuple[str, ...]
     decode: Callable[[Tensor], list[str]] | None = None
+    decode_input: Callable[[int, Tensor], list[str]] | None = None
+    asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

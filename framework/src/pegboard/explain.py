@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from .errors import PegboardError
 from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from .report.console import plain_table
+from .report.repeats import folded
 
 
 @dataclass
@@ -143,15 +145,16 @@ def _hooks(assembly: Assembly, record: Any) -> Iterator[None]:
 
 @contextmanager
 def _saved_bytes(model: nn.Module, cost: Cost) -> Iterator[None]:
-    """Count what autograd keeps for the backward pass, besides the parameters."""
-    seen = {id(p) for p in (*model.parameters(), *model.buffers())}
-    kept: list[Tensor] = []  # so that no id is given twice
+    """Count what autograd keeps for the backward pass, besides the parameters; parts of one tensor once."""
+    seen = {p.untyped_storage()._cdata for p in (*model.parameters(), *model.buffers())}
+    kept: list[Tensor] = []  # so that no place is given twice
 
     def pack(tensor: Tensor) -> Tensor:
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
+        storage = tensor.untyped_storage()
+        if storage._cdata not in seen:
+            seen.add(storage._cdata)
             kept.append(tensor)
-            cost.saved += tensor.numel() * tensor.element_size()
+            cost.saved += storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -180,7 +183,7 @@ def explain(plan: Plan) -> str:
         _reference(plan),
         _probes(plan),
         _order(plan, assembly),
-        "one step\n" + "\n".join(f"  {event}" for event in cost.events),
+        _step(cost.events),
         _cost(plan, assembly, cost),
         _compile(plan, assembly, batch),
     ]
@@ -238,10 +241,18 @@ def _pegs(plan: Plan, assembly: Assembly) -> str:
     rows = []
     for name, peg, keys in assembly.hung:
         shown = ", ".join(f"{key} ({roles[key]})" for key in keys) or "-"
-        rows.append([name, peg.site, f"{peg.features} {peg.layout}", shown])
+        rows.append((name, peg.site, f"{peg.features} {peg.layout}", shown))
     if not rows:
         return "pegs: none"
-    return plain_table("", ["peg", "site", "features", "hangs, in order"], rows)
+    return plain_table("", ["peg", "site", "features", "hangs, in order"], folded(rows))
+
+
+def _step(events: list[str]) -> str:
+    """What a step calls, in order; what hangs in blocks that are all alike is told once."""
+    lines = []
+    for inside, group in groupby(events, lambda event: event.startswith("  ")):
+        lines += [event for (event,) in folded([(event,) for event in group])] if inside else list(group)
+    return "\n".join(["one step", *(f"  {line}" for line in lines)])
 
 
 def _groups(assembly: Assembly) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .answers import Decode, worded
 from .config.alone import insist_on_fit
@@ -24,10 +25,11 @@ from .nearest import nearest
 from .parts import Context, Facts
 from .planning import build, private_rng, read_data
 from .report.curves import draw_figure
-from .specs import DataSpec, Image, Tokens
+from .specs import DataSpec, Image, Masked, Span, Tokens
 from .tables import Given, refuse
 
 PIECE = 256  # pictures or texts that are in memory at a time
+UNASKED = -100  # in a target, where nothing is asked
 Advance = Callable[[int], None]  # told how many samples are done
 
 
@@ -116,7 +118,9 @@ class Trained:
         if kept is not None:
             return kept
         splits = self.splits
-        return None if splits.encode is None else Codec(splits.encode, splits.columns, splits.decode)
+        if splits.encode is None:
+            return None
+        return Codec(splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked)
 
     @property
     def translates(self) -> bool:
@@ -146,10 +150,7 @@ class Trained:
                 if self.translates:
                     columns = self._translated(batch, how or Decoding(length=self.longest, temperature=0.0))
                 else:
-                    output = forward(*batch.inputs).float().cpu()
-                    columns = worded(
-                        self.objective.predict(output), batch.inputs, self.plan.spec, self._decode()
-                    )
+                    columns = self._worded(forward(*batch.inputs).float().cpu(), batch)
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
                 done += len(batch.inputs[0])
@@ -158,6 +159,15 @@ class Trained:
             return found
         back = torch.argsort(order).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}
+
+    def _worded(self, output: Tensor, batch: Batch) -> dict[str, list[Any]]:
+        """What an output says, in words."""
+        spec, target, asked, read = self.plan.spec, batch.target, None, None
+        if isinstance(spec.target, Tokens) and target is not None and not target.is_floating_point():
+            asked = target != UNASKED
+        if isinstance(spec.target, Masked | Span) and self.codec is not None:
+            read = self.codec.decode_input
+        return worded(self.objective.predict(output), batch.inputs, spec, self._decode(), read, asked)
 
     def _decode(self) -> Decode | None:
         """What makes a text of symbols, where the target is text."""
@@ -198,22 +208,22 @@ class Trained:
         self, given: Given, kind: str, how: Decoding | None = None, advance: Advance = ignored
     ) -> dict[str, list[Any]]:
         """The table of answers to pictures or texts; all that cannot be read are told in one message."""
-        column, encode = self.column(kind), self._reads().encode
+        column = self.column(kind)
         found: dict[str, list[Any]] = {}
         wrong: list[str] = []
         for start in range(0, len(given.values), PIECE):
             piece = given.values[start : start + PIECE]
             try:
-                parts = [encode({column: piece})]
+                parts = [self._source({column: piece})]
             except PegboardError:  # one of them is wrong, or they do not go together
                 parts = []
                 for name, value in zip(given.names[start:], piece, strict=False):
                     try:
-                        parts.append(encode({column: [value]}))
+                        parts.append(self._source({column: [value]}))
                     except PegboardError as error:
                         wrong.append(f"{name}: {str(error).splitlines()[0]}")
-            for inputs in parts if not wrong else ():
-                answers = self.predict(Resident([x.to(self.device) for x in inputs]), how)
+            for part in parts if not wrong else ():
+                answers = self.predict(part, how)
                 for key, values in answers.items():
                     found.setdefault(key, []).extend(values)
             advance(start + len(piece))
@@ -222,9 +232,8 @@ class Trained:
 
     def encode(self, columns: Mapping[str, Sequence[Any]], where: str) -> Source:
         """Rows that a person wrote as a source, treated as the training data was."""
-        encode = self._reads().encode
         try:
-            inputs = encode(columns)
+            return self._source(columns)
         except KeyError as error:
             name = str(error.args[0])
             near = nearest(name, columns)
@@ -232,4 +241,11 @@ class Trained:
                 f"{where} lacks the column {name!r}; it has {', '.join(list(columns)[:8])}"
                 + (f"; did you mean {near[0]!r}?" if near else "")
             ) from None
-        return Resident([x.to(self.device) for x in inputs])
+
+    def _source(self, columns: Mapping[str, Sequence[Any]]) -> Source:
+        """Rows with a target that says where an answer is asked, if the data set tells."""
+        codec = self._reads()
+        inputs = [x.to(self.device) for x in codec.encode(columns)]
+        if codec.asked is None:
+            return Resident(inputs)
+        return Resident(inputs, torch.where(codec.asked(columns).to(self.device), 0, UNASKED))

@@ -160,8 +160,11 @@ def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
     return loaded
 
 
-def structure(config: Path, local: Sequence[str | Path] = ()) -> Settings:
-    """The settings of a saved model, without the tricks and trackers that leave no trace in it."""
+def structure(config: Path, spec: DataSpec, local: Sequence[str | Path] = ()) -> Settings:
+    """The settings of a saved model, without the tricks and trackers that leave no trace in it.
+
+    Its data, which `spec` describes, need not be there.
+    """
     loaded = read_saved(config, local)
     tree = loaded.tree
     registry = Registry.discover(local=tree["plugins"]["local"])
@@ -179,7 +182,7 @@ def structure(config: Path, local: Sequence[str | Path] = ()) -> Settings:
     tree.pop("probes", None)
     if isinstance(model, dict):
         model.pop("weights", None)
-    return check(loaded, registry=registry)
+    return check(loaded, registry=registry, spec=spec)
 
 
 def load_model(
@@ -192,7 +195,7 @@ def load_model(
     """A trained model in eval mode, and the plan it was built by."""
     device = str(device) if str(device) == "meta" else choose_device(str(device))
     saved = locate(ref, which)
-    settings = structure(saved.config, local)
+    settings = structure(saved.config, saved.spec, local)
     plan = make_plan(settings, read=False, spec=saved.spec)
 
     def built(where: str) -> nn.Module:

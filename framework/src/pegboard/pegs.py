@@ -67,6 +67,16 @@ def find(model: nn.Module) -> Iterator[tuple[str, Peg]]:
     return ((name, module) for name, module in model.named_modules() if isinstance(module, Peg))
 
 
+def make_way(peg: Peg, module: nn.Module) -> None:
+    """Take off the model's own normalisation for another one, which starts with its scales and shifts."""
+    own = peg._modules.pop("norm", None)
+    starts = {} if own is None else dict(own.named_parameters())
+    with torch.no_grad():
+        for name, value in module.named_parameters():
+            if name in starts and starts[name].shape == value.shape:
+                value.copy_(starts[name])
+
+
 class _Before:
     """A forward pre-hook that sends the first input through a peg. A class, so that it deep-copies."""
 

@@ -330,7 +330,7 @@ def _hang(plan: Plan, model: nn.Module, tricks: Mapping[str, Trick]) -> list[tup
                 module = tricks[placed.key].hang(peg)
             if module is not None:
                 if placed.role == "normalize":
-                    peg._modules.pop("norm", None)  # the model's own makes way
+                    pegs.make_way(peg, module)
                 peg.add_module(placed.key, module)
                 keys.append(placed.key)
                 used.add(placed.key)

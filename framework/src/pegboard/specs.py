@@ -32,8 +32,9 @@ class Spec:
         raise NotImplementedError(f"{type(self).__name__} gives no example")
 
     def __str__(self) -> str:
-        shown = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
-        return f"{type(self).__name__}({', '.join('?' if v is None else str(v) for v in shown)})"
+        told = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
+        shown = ("?" if v is None else str(v) for v in told if v != -1)  # -1 is a symbol that there is not
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def known(self) -> bool:

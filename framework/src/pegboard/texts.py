@@ -55,6 +55,9 @@ class Writer:
         if count > 1 and (how.beams > 1 or how.temperature == 0):
             why = "beams" if how.beams > 1 else "a temperature of 0"
             raise PegboardError(f"{why} leaves nothing to chance: all {count} texts would be the same")
+        if "" in prompts:
+            other = "" if self.trained.translates else ": without --prompt a text begins by itself"
+            raise PegboardError(f"an empty prompt says nothing to go on from{other}")
         with torch.no_grad():
             for prompt in prompts:
                 yield from self._answers(prompt, count, how)

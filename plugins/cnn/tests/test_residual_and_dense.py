@@ -1,5 +1,7 @@
 """Residual and densely connected networks: published sizes, and weights of a reference written here."""
 
+import re
+
 import pytest
 import torch
 from pegboard import Peg
@@ -315,3 +317,33 @@ def test_depths_that_do_not_exist_are_named():
         ResNet(3, 10, form="imagenet", depth=20)
     with pytest.raises(ValueError, match=r"depth 12 of the form cifar: expected 6n \+ 4"):
         DenseNet(3, 10, depth=12)
+
+
+def test_outputs_are_those_of_another_librarys_network_with_the_same_weights():
+    """ResNet-18 of Hugging Face transformers, whose names are like ours in nothing."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ResNetConfig(
+        layer_type="basic", depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512], num_labels=7
+    )
+    theirs = lived_in(transformers.ResNetForImageClassification(config))
+    assert count(theirs.resnet) == 11_689_512 - 513_000  # all but the head of a thousand classes
+    rules = (
+        (r"^resnet\.embedder\.embedder\.convolution\.", "conv1."),
+        (r"^resnet\.embedder\.embedder\.normalization\.", "bn1."),
+        (r"^resnet\.encoder\.stages\.(\d)\.layers\.", lambda m: f"layer{int(m[1]) + 1}."),
+        (r"\.shortcut\.convolution\.", ".downsample.0."),
+        (r"\.shortcut\.normalization\.", ".downsample.1."),
+        (r"\.layer\.(\d)\.convolution\.", lambda m: f".conv{int(m[1]) + 1}."),
+        (r"\.layer\.(\d)\.normalization\.", lambda m: f".bn{int(m[1]) + 1}."),
+        (r"^classifier\.1\.", "fc."),
+    )
+    named = {}
+    for name, value in theirs.state_dict().items():
+        for pattern, new in rules:
+            name = re.sub(pattern, new, name)
+        named[name] = value
+    model = ResNet(3, 7, form="imagenet", depth=18).eval()
+    model.load_state_dict(model.adopt(named))
+    x = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        close(model(x), theirs(x).logits)

@@ -45,7 +45,7 @@ def test_half_the_pairs_follow_each_other_in_their_document(hub, tmp_path, neste
     symbols = splits.notes["statistics"]["text"]["symbols"]
     assert symbols[:5] == ["<pad>", "<unk>", "<cls>", "<sep>", "<mask>"]
     assert splits.spec == DataSpec(
-        (Tokens(len(symbols), 12, 0), Tokens(2, 12)), Masked(len(symbols), 12), ("text", "segments")
+        (Tokens(len(symbols), 12, 0, 2, 3), Tokens(2, 12)), Masked(len(symbols), 12), ("text", "segments")
     )
     batch, texts = whole(splits.train)
     assert len(batch.target) == 40 * 5
@@ -62,7 +62,8 @@ def test_half_the_pairs_follow_each_other_in_their_document(hub, tmp_path, neste
 
 def test_the_spec_is_known_without_reading(tmp_path):
     light = hub_spec(Hub(**fields(write(tmp_path / "t.jsonl"))))
-    assert light == DataSpec((Tokens(None, 12, 0), Tokens(2, 12)), Masked(None, 12), ("text", "segments"))
+    marked = Tokens(None, 12, 0, 2, 3)
+    assert light == DataSpec((marked, Tokens(2, 12)), Masked(None, 12), ("text", "segments"))
 
 
 def test_three_in_twenty_symbols_are_hidden_and_never_a_mark(hub, tmp_path):

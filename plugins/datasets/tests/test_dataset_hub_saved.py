@@ -89,6 +89,11 @@ def test_what_is_restored_reads_and_writes_as_the_data_did(hub, parts, tmp_path,
         assert len(ours) == len(theirs)
         for one, two in zip(ours, theirs, strict=True):
             assert one.dtype == two.dtype and torch.equal(one, two)
+        if splits.decode_input is not None and ours[0].dtype == torch.int64:
+            assert codec.decode_input(0, ours[0]) == splits.decode_input(0, ours[0])
+        if splits.asked is not None:
+            assert torch.equal(codec.asked(row), splits.asked(row))
+    assert (splits.asked is None) == (codec.asked is None) == (name != "tags")
     assert (splits.decode is None) == (codec.decode is None)
     if splits.decode is not None:
         target = splits.train.gather(torch.arange(len(splits.train))).target.clamp(min=0)

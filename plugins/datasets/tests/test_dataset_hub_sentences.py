@@ -33,6 +33,7 @@ PAIRS = [
 WHOLE = {"val": 0, "test": 0}
 
 
+@pytest.mark.catalogue("S4-106")
 def test_two_texts_are_one_input_with_their_segments(hub, tmp_path):
     given = {
         "path": write(tmp_path / "t.jsonl", PAIRS),
@@ -44,10 +45,10 @@ def test_two_texts_are_one_input_with_their_segments(hub, tmp_path):
     splits = hub(**given)
     vocab = splits.spec.inputs[0].vocab
     assert splits.spec == DataSpec(
-        (Tokens(vocab, 5 + 4, 0), Tokens(2, 9)), Classes(2, ("follows", "not")), ("a+b", "segments")
+        (Tokens(vocab, 5 + 4, 0, 2, 3), Tokens(2, 9)), Classes(2, ("follows", "not")), ("a+b", "segments")
     )
     assert hub_spec(Hub(**given)) == DataSpec(
-        (Tokens(None, None, 0), Tokens(2)), Classes(), ("a+b", "segments")
+        (Tokens(None, None, 0, 2, 3), Tokens(2)), Classes(), ("a+b", "segments")
     )
     batch = splits.train.gather(torch.arange(8))
     found = {
@@ -119,6 +120,13 @@ def test_the_first_piece_of_a_word_has_its_tag(hub, tmp_path, tokens, marked):
         ends = [*starts[1:], sum(n != 0 for n in row) - marked]
         assert all(a < b for a, b in zip(starts, ends, strict=True))
     assert set(splits.decode(batch.target)) == {"PER O O LOC", "LOC O"}
+    # Rows that a person wrote are asked at the same places.
+    written = {"words": ["Anna isn't in Rome", '["Rome", "!"]', ""]}
+    asked, symbols = splits.asked(written), splits.encode(written)[0]
+    assert asked.shape == symbols.shape and asked.sum(1).tolist() == [4, 2, 0]
+    known = {tuple(row): tags for row, tags in zip(batch.inputs[0].tolist(), batch.target, strict=True)}
+    for row, of in zip(symbols[:2].tolist(), asked, strict=False):
+        assert torch.equal(of[: len(known[tuple(row)])], known[tuple(row)] != -100)
 
 
 def test_pieces_of_a_word_follow_it_without_a_label(hub, tmp_path):

@@ -68,6 +68,7 @@ def test_without_an_unknown_symbol_the_unseen_is_an_error():
         vocabulary.encode(["axe"])
 
 
+@pytest.mark.catalogue("S4-106")
 @pytest.mark.parametrize("tokens", ["bpe", "wordpiece", "unigram"])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_a_trained_tokenizer_keeps_the_text(tokens, lowercase):

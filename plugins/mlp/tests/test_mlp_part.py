@@ -80,6 +80,9 @@ def test_data_it_cannot_read_is_explained(name):
     assert "reads one input" in next(iter(part.check(part.config(), facts))).message
     assert list(part.check(part.config(), Facts(spec=DataSpec((Vector(4),), Classes(2))))) == []
     assert list(part.check(part.config(), Facts())) == []
+    for padded in (False, True):
+        facts = Facts(spec=DataSpec((Series(2, 2, padded),), Classes(2)))
+        assert ["end early" in p.message for p in part.check(part.config(), facts)] == [True] * padded
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from bert_toys import BEGIN, END, FIRST, LENGTH, PADDING, SIDES, TARGETS, TEXT, 
 from pegboard import Context, DataSpec, Facts, Masked, Span, Tokens
 from pegboard_transformer.bert_options import BERT, Bert
 
+pytestmark = pytest.mark.usefixtures("lean")
+
 SMALL = {"layers": 2, "width": 32, "heads": 4, "longest": 16}
 
 
@@ -186,21 +188,7 @@ TRICKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    return pegboard.train(config("hidden", 2), root=tmp_path_factory.mktemp("plain"), quiet=True)
-
-
-@pytest.mark.parametrize("trick", TRICKS)
-def test_every_trick_acts_on_pretraining(tmp_path, plain, trick):
-    fields = TRICKS[trick] | ({"teacher": str(plain.folder)} if trick == "distillation" else {})
-    run = pegboard.train(config("hidden", 2, regularizers={trick: fields}), root=tmp_path, quiet=True)
-    assert run.status == "finished"
-    own, other = run.model.state_dict(), plain.model.state_dict()
-    assert any(not torch.equal(own[name], tensor) for name, tensor in other.items())
-
-
-@pytest.mark.parametrize("task", ["sentiment", "tags", "answers"])
+@pytest.mark.parametrize("task", ["hidden", "sentiment", "tags", "answers"])
 def test_tricks_act_on_every_head_together(tmp_path, task):
     teacher = pegboard.train(config(task, 1), root=tmp_path, quiet=True)
     tricks = {name: dict(fields) for name, fields in TRICKS.items()}

@@ -13,6 +13,8 @@ from pegboard_transformer.initial import shrink_branches, xavier
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+pytestmark = pytest.mark.usefixtures("lean")
+
 HERE = Path(__file__).parent
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pegboard
@@ -13,6 +14,8 @@ from pegboard_transformer import build_translation
 from pegboard_transformer.translation import Translation
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+pytestmark = pytest.mark.usefixtures("lean")
 
 PADDING, BEGIN, END = 0, 1, 2
 READ, WRITTEN = 9, 6  # symbols of the source and of the target
@@ -162,13 +165,36 @@ def test_a_trained_model_copies_whole_texts(tmp_path: Path) -> None:
             "model": {"name": "translation", "layers": 1, "width": 32, "heads": 2},
             "optimizer": {"name": "adam", "lr": 0.01, "schedule": "linear"},
             "trainer": {"epochs": 6},
+            "probes": {"bleu": {"beams": 2}},
         },
         root=tmp_path,
         quiet=True,
     )
+    assert run.figures["bleu/test"] > 95 and run.figures["bleu/test_exact"] >= 0.95
     source, copy = copies(200, 8, 4, 2, generator=torch.Generator().manual_seed(99))
     expected = copy.masked_fill(copy == PADDING, END)
     for how in (Decoding(length=5, temperature=0), Decoding(length=5, beams=3)):
         made = run.model.generate(source, how=how)  # type: ignore[operator]
         made = F.pad(made, (0, 5 - made.shape[1]), value=END)
         assert (made == expected).all(1).float().mean() >= 0.95
+
+
+def test_a_student_may_learn_the_texts_that_its_teacher_writes(tmp_path: Path) -> None:
+    def run(**tricks: object) -> pegboard.Run:
+        given = {
+            "data": {"name": "copying", "samples": 200, "length": 4, "shortest": 2, "batch_size": 50},
+            "model": {"name": "translation", "layers": 1, "width": 16, "heads": 2},
+            "optimizer": {"name": "adam", "lr": 0.01},
+            "trainer": {"steps": 3, "device": "cpu"},
+            "regularizers": tricks,
+        }
+        return pegboard.train(given, root=tmp_path, quiet=True)
+
+    teacher = run()
+    learned = [
+        run(distillation={"teacher": str(teacher.folder), "alpha": 1.0, "level": level}).model.state_dict()
+        for level in ("output", "sequence")
+    ]
+    states = [teacher.model.state_dict(), *learned]
+    for one, two in itertools.combinations(states, 2):
+        assert any(not torch.equal(one[name], two[name]) for name in one)

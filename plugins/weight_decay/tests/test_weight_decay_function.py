@@ -50,6 +50,9 @@ class Zoo(nn.Module):
         self.position_embed = nn.Parameter(torch.zeros(1, 5, 8))
         self.emb = nn.Embedding(7, 8)
         self.wte = nn.EmbeddingBag(7, 8)
+        self.words, self.segments = nn.Embedding(7, 8), nn.Embedding(2, 8)
+        self.positions = nn.Embedding(5, 8)
+        self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(1, 8, 4)})
         self.member = nn.Linear(4, 4)  # "emb" inside a word is none
         self.scale = nn.Parameter(torch.ones(()))
         self.gain = nn.Parameter(torch.ones(8))

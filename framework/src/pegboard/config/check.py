@@ -45,16 +45,17 @@ def check(
     overrides: Sequence[str] = (),
     registry: Registry | None = None,
     begun: bool = False,
+    spec: DataSpec | None = None,
 ) -> Settings:
     """The settings of a config, or a ConfigError with everything that is wrong with it.
 
     `source` is the path of a config, a mapping, or what `load` gave. Without a `registry` the
     installed plugins are asked, with the local ones that the config names. A run that has `begun` does not
-    need the weights any more that it started from.
+    need the weights any more that it started from, and one whose `spec` is known not its data.
     """
     loaded = source if isinstance(source, Loaded) else load(source, overrides)
     checker = _Checker(loaded, begun)
-    settings = checker.run(registry)
+    settings = checker.run(registry, spec)
     mistakes = checker.report()
     if mistakes:
         raise ConfigError(mistakes, loaded.title)
@@ -338,6 +339,7 @@ class _Checker:
     def _fit(self, spec: DataSpec | None) -> DataSpec | None:
         sure = {path: read for path, read in self.reads.items() if not read.guessed}
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
+        was_read = spec is not None
         if spec is None and data is not None:
             spec = fit.read_spec(self.parts, data)
         if data is not None:
@@ -362,7 +364,9 @@ class _Checker:
             if path.startswith("regularizers.") and read.config is not None and read.options is not None
         }
         self.found += fit.fit_tricks(tricks, model)
-        self.found += fit.own_rules(self.parts, sure.values(), fit.facts(sure, spec, objective))
+        # Data that was read once met its own rules, and its files may be gone since.
+        ruled = [read for path, read in sure.items() if not (was_read and path == "data")]
+        self.found += fit.own_rules(self.parts, ruled, fit.facts(sure, spec, objective))
         return spec
 
     def _default_objective(self, spec: DataSpec) -> Read | None:

@@ -221,7 +221,9 @@ def _text_spec(config: Hub) -> DataSpec:
         written = Tokens(None, answer.length, PADDING, begin, end)
         return DataSpec((read, written), written, (names, *target_columns(target)))
     total = None if None in lengths else sum(n for n in lengths if n is not None)
-    text = Tokens(None, total, PADDING)
+    # Another run's vocabulary numbers them as it does.
+    marks = () if config.vocabulary else special_symbols(config, next(iter(columns.values())))
+    text = Tokens(None, total, PADDING, number_of(CLASS, marks), number_of(SEPARATOR, marks))
     two = len(columns) == 2 or target.kind == "masked"
     inputs = (text, Tokens(2, total)) if two else (text,)
     asked: dict[str, Spec] = {

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-from pegboard import Sequences
+from pegboard import Sequences, Tokens
 from torch import Tensor
 
 from .categories import category_text
 from .encoders import TEXTS, vocabulary_notes, written_texts
-from .hub_options import CLASS, SEPARATOR
+from .hub_options import CLASS, PADDING, SEPARATOR
 from .mistakes import mistake
 from .reading import Columns, column
 from .rows import Rows
@@ -43,13 +43,19 @@ class MarkedForm(Form):
     ) -> None:
         self.columns, self.vocabulary, self.lengths = tuple(columns), vocabulary, tuple(lengths)
         self.marked, self.segments, self.words, self.tags = marked, segments, words, tuple(tags)
-        self.writes, self.texts = bool(tags), {0: vocabulary}
+        self.writes, self.asks, self.texts = bool(tags), bool(tags), {0: vocabulary}
         self.marks = mark_numbers(vocabulary) if marked else (-1, -1)
 
     @property
     def length(self) -> int:
         """Most symbols of a sample."""
         return sum(self.lengths)
+
+    @property
+    def specs(self) -> tuple[Tokens, ...]:
+        """What the inputs are."""
+        text = Tokens(len(self.vocabulary.symbols), self.length, PADDING, *self.marks)
+        return (text, Tokens(2, self.length)) if self.segments else (text,)
 
     def room(self, place: int) -> int:
         """How many symbols of its own a text can have, the first or the second."""
@@ -87,6 +93,15 @@ class MarkedForm(Form):
         if not self.segments:
             return (symbols,)
         return symbols, pad([self.sides(*row) for row in rows], self.length)
+
+    def asked(self, table: Columns) -> Tensor:
+        """The first symbol of each word."""
+        edge = [0] if self.marked else []
+        rows = []
+        for pieces in word_pieces(self.vocabulary, [_words(v) for v in column(table, self.columns[0])]):
+            first = [int(place == 0) for word in pieces for place in range(len(word))]
+            rows.append([*edge, *first[: self.room(0)], *edge])
+        return pad(rows, self.length) == 1
 
     def decode(self, symbols: Tensor) -> list[str]:
         known = range(len(self.tags))

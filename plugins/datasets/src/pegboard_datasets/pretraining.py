@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pegboard import Batch, Context, DataSpec, Masked, Ragged, Resident, Sequences, Splits, Tokens
+from pegboard import Batch, Context, DataSpec, Masked, Ragged, Resident, Sequences, Splits
 from torch import Tensor
 
 from .assembly import fingerprint, join_splits
@@ -123,17 +123,13 @@ def pretraining_splits(
         special=special_symbols(config, options),
     )
     symbols, length = vocabulary.symbols, options.length
-    spec = DataSpec(
-        (Tokens(len(symbols), length, PADDING), Tokens(2, length)),
-        Masked(len(symbols), length),
-        (name, "segments"),
-    )
+    form = MarkedForm([name], vocabulary, [length], segments=True)
+    spec = DataSpec(form.specs, Masked(len(symbols), length), (name, "segments"))
     held = {
         split: _pairs(found, vocabulary, length, split, config) for split, found in texts.items() if found
     }
     marks = [symbols.index(s) for s in (PAD, UNKNOWN, CLASS, SEPARATOR, MASK) if s in symbols]
     seeds = {split: seed if split == "train" else config.split_seed for split in held}
-    form = MarkedForm([name], vocabulary, [length], segments=True)
     return join_splits(
         spec,
         {s: Hidden(found, spec, marks, seeds[s], anew=s == "train") for s, found in held.items()},

@@ -85,7 +85,8 @@ def read_series(table: Columns, spec: Series) -> Tensor:
         numbers = to_numbers([value], "series")[0]
         fits = 0 < len(numbers) <= length * features and len(numbers) % features == 0
         if not fits or (not spec.padded and len(numbers) < length * features):
-            of = f"{features} number{'s' * (features > 1)} for each of {'1 to ' if spec.padded else ''}{length} steps"
+            each = "1 number" if features == 1 else f"{features} numbers"
+            of = f"{each} for each of {'1 to ' if spec.padded else ''}{length} steps"
             raise mistake(f"column 'series', row {row} (0 is the first): {len(numbers)} numbers", of)
         series[row, : len(numbers)] = numbers
     return series.view(-1, length, features)

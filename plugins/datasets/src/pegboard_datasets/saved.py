@@ -28,6 +28,7 @@ class Form:
     name: str  # of the form, in its file
     columns: tuple[str, ...]  # that it reads
     writes = False  # whether symbols of the target become a text
+    asks = False  # whether an answer for every step counts at some of them alone
     texts: Mapping[int, Vocabulary]  # of the inputs that are text, by number
 
     def encode(self, table: Columns) -> tuple[Tensor, ...]:
@@ -43,6 +44,10 @@ class Form:
         vocabulary = self.texts[number]
         return written(symbols, vocabulary, number_of(END, vocabulary.symbols))
 
+    def asked(self, table: Columns) -> Tensor:
+        """Where in the rows of a table answers count, (rows, length)."""
+        raise NotImplementedError
+
     def state(self, keep: Keep) -> dict[str, Any]:
         """All that it knows, as JSON holds it."""
         raise NotImplementedError
@@ -50,12 +55,17 @@ class Form:
     @property
     def codec(self) -> Codec:
         """What the core asks of it."""
-        return Codec(self.encode, self.columns, self.decode if self.writes else None)
+        return Codec(
+            self.encode,
+            self.columns,
+            self.decode if self.writes else None,
+            self.decode_input if self.texts else None,
+            self.asked if self.asks else None,
+        )
 
     def fields(self) -> dict[str, Any]:
         """What it gives to splits."""
-        read = self.decode_input if self.texts else None
-        return {**self.codec._asdict(), "decode_input": read, "files": files_of(self)}
+        return {**self.codec._asdict(), "files": files_of(self)}
 
 
 def files_of(form: Form) -> dict[str, bytes]:

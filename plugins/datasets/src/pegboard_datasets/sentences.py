@@ -16,7 +16,6 @@ from .encoders import Texts
 from .hub_options import (
     CLASS,
     PAD,
-    PADDING,
     SEPARATOR,
     Hub,
     columns_of,
@@ -60,11 +59,9 @@ def sentence_splits(
         else:
             samples = {s: Samples(form.inputs(*texts[s]), target.rows(rows)) for s, rows in there.items()}
             spec, extra = target.spec, {"target": target.notes()}
-    tokens = Tokens(len(vocabulary.symbols), form.length, PADDING)
-    inputs = (tokens, Tokens(2, form.length)) if form.segments else (tokens,)
-    names = ("+".join(form.columns), "segments")[: len(inputs)]
+    names = ("+".join(form.columns), "segments")[: len(form.specs)]
     return make_splits(
-        DataSpec(inputs, spec, names),
+        DataSpec(form.specs, spec, names),
         samples,
         **form.fields(),
         notes={

@@ -7,7 +7,7 @@ from dataclasses import fields
 from math import comb
 from typing import Any
 
-from pegboard import Facts, Problem
+from pegboard import Facts, Problem, Series
 
 from .configs import MONOMIALS, POSITIVE_ALPHA, WITH_ALPHA, Mlp, Polynomial, Prototypes, Threshold
 from .reference_configs import DISTANCES
@@ -19,6 +19,12 @@ def check_input(config: Any, facts: Facts) -> Iterable[Problem]:
         yield Problem(
             f"it reads one input, and the data gives {len(facts.spec.inputs)}: {facts.spec}",
             expected="data with one input",
+        )
+    elif facts.spec is not None and any(isinstance(s, Series) and s.padded for s in facts.spec.inputs):
+        yield Problem(
+            f"it reads every step of a series, and samples of {facts.spec} may end early",
+            expected="series of one length",
+            hint="models of sequences read those: rnn, encoder, cnn",
         )
     if (
         facts.objective is not None

@@ -131,6 +131,6 @@ def _words(symbols: Tensor, decode: Callable[[Tensor], list[str]] | None, end: i
     numbers = symbols.tolist()
     texts = [str(n) for n in numbers] if decode is None else decode(symbols.unsqueeze(1).cpu())
     return [
-        "(end)" if number == end else text.replace("$", r"\$")[:LONGEST] or str(number)
+        "(end)" if number == end else text[:LONGEST].replace("$", r"\$") or str(number)
         for number, text in zip(numbers, texts, strict=True)
     ]

@@ -7,9 +7,13 @@ tuple of tensors with rows first. Called with one step at a time it needs no mor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from pegboard import Peg
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 from torch.nn import functional
 
 State = tuple[Tensor, ...]
@@ -31,7 +35,12 @@ class Cell(nn.Module):
         return out[:, 0], state
 
 
-_KERNELS = {"lstm": torch.lstm, "gru": torch.gru, "tanh": torch.rnn_tanh, "relu": torch.rnn_relu}
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "lstm": torch.lstm,
+    "gru": torch.gru,
+    "tanh": torch.rnn_tanh,
+    "relu": torch.rnn_relu,
+}
 
 
 class Fused(Cell):
@@ -59,18 +68,19 @@ class Fused(Cell):
             self.kind = activation
         else:
             self.kernel = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](inputs, hidden, bias=bias, batch_first=True)
-        self.affine = Peg("affine", len(self.kernel.weight_ih_l0), "NLC") if peg else None
+        names = dict(self.kernel.named_parameters())
+        self.affine = Peg("affine", len(names["weight_ih_l0"]), "NLC") if peg else None
         if gate_bias is not None:
             # The second of the gates of both: i, f, g, o of an LSTM, r, z, n of a GRU.
-            set_gate(self.kernel.bias_ih_l0, 1, hidden, gate_bias)
-            set_gate(self.kernel.bias_hh_l0, 1, hidden, 0.0)
+            set_gate(names["bias_ih_l0"], 1, hidden, gate_bias)
+            set_gate(names["bias_hh_l0"], 1, hidden, 0.0)
 
     def forward(
         self, x: Tensor, state: State | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, State]:
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
             with torch.autocast("cpu", enabled=False):  # few processors have the kernel in a short format
-                return self(x.float(), state, mask)
+                return self.forward(x.float(), state, mask)
         before = None if state is None else tuple(part.unsqueeze(0) for part in state)
         if self.affine is not None and self.affine._modules:
             out, after = self._apart(self.affine, x, before, mask)
@@ -78,15 +88,14 @@ class Fused(Cell):
             out, after = self.kernel(x, before)
         else:
             out, after = self.kernel(x, before[0])
-        return out, tuple(part.squeeze(0) for part in (after if self.kind == "lstm" else (after,)))
+        parts: State = after if self.kind == "lstm" else (after,)
+        return out, tuple(part.squeeze(0) for part in parts)
 
     # Torch would trace this into an operation of oneDNN that fails when the graph is called.
-    @torch._disable_dynamo  # type: ignore[untyped-decorator]
-    def _apart(
-        self, peg: Peg, x: Tensor, before: State | None, mask: Tensor | None
-    ) -> tuple[Tensor, tuple[Tensor, ...] | Tensor]:
+    @_disable_dynamo
+    def _apart(self, peg: Peg, x: Tensor, before: State | None, mask: Tensor | None) -> tuple[Tensor, Any]:
         """The kernel on W x that is computed before it, which it multiplies by the identity."""
-        weights = self.kernel._flat_weights
+        weights: list[Tensor] = list(self.kernel._flat_weights)  # type: ignore[arg-type]
         x = peg(functional.linear(x, weights[0]), mask)
         same = torch.eye(x.shape[-1], dtype=weights[0].dtype, device=x.device)
         if before is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from pegboard import Peg
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .cells import Cell, State, set_gate
 from .scan import scan
 
+FORGOTTEN = 5.0  # nu with an absolute value of e^-148
 EDGE = 1e-7  # how near to 0 and 1 the absolute value of an eigenvalue may come: float32 has 1 - 6e-8 below 1
 
 
@@ -49,8 +53,11 @@ class MinGru(Cell):
 
 
 def eigenvalues(nu: Tensor, phase: Tensor) -> Tensor:
-    """exp(-exp(nu) + i phase): inside the unit circle for every nu, though float32 would round it onto it."""
-    return torch.polar(torch.exp(-torch.exp(nu).clamp_min(EDGE)), phase)
+    """exp(-exp(nu) + i phase): inside the unit circle for every nu, though float32 would round it onto it.
+
+    A nu so large that the value is 0 to many digits counts as the largest with a finite gradient.
+    """
+    return torch.polar(torch.exp(-torch.exp(nu.clamp(math.log(EDGE), FORGOTTEN))), phase)
 
 
 def start_eigenvalues(
@@ -101,7 +108,9 @@ class Lru(Cell):
     def forward(
         self, x: Tensor, state: State | None = None, mask: Tensor | None = None
     ) -> tuple[Tensor, State]:
-        driven = exact(self.input(x)).unflatten(-1, (-1, 2)) * self.gamma.unsqueeze(-1)
+        # The scale of each number on both of its rows, which are fewer than the steps.
+        weight = self.input.weight * self.gamma.repeat_interleave(2).unsqueeze(-1)
+        driven = exact(functional.linear(x, weight)).view(*x.shape[:2], -1, 2)
         steps = eigenvalues(self.nu, self.phase).expand(1, x.shape[1], -1)
         h = scan(steps, torch.view_as_complex(driven), None if state is None else state[0])
         through = x * self.skip if isinstance(self.skip, Tensor) else self.skip(x)

@@ -113,7 +113,8 @@ class Rnn(nn.Module):
         h, _, mask = self.states(x)
         if self.pooled is not None:
             h = self.pooled(self._pool(h, mask))
-        return cast(Tensor, self.logits(self.head(h)))
+            mask = None
+        return self.logits(self.head(h), mask)
 
     def _pool(self, h: Tensor, mask: Tensor | None) -> Tensor:
         """One vector for each sample: the mean over its steps, or its last state in each direction."""
@@ -138,29 +139,29 @@ class Rnn(nn.Module):
 
     def generate(self, x: Tensor, *, how: Decoding, generator: torch.Generator | None = None) -> Tensor:
         """Symbols that continue the texts x (batch, length): read at once, then a step for each symbol."""
-        if not (self.each_step and isinstance(self.read, ReadTokens)) or self.bidirectional:
+        spec = self.spec
+        same = isinstance(spec, Tokens) and spec.vocab == self.head.out_features
+        if not same or not self.each_step or self.bidirectional:
             raise PegboardError(
-                f"this rnn does not continue texts: it reads {self.spec} and predicts no next symbol.\n"
+                f"this rnn does not continue texts: it reads {spec} and predicts no next symbol.\n"
                 "Train one on text whose target is the text a step further."
             )
         if not x.shape[1]:
             raise PegboardError("there is no text to continue: give at least one symbol.")
-        logits, states = self._prompt(x)
-        end = self.spec.end if isinstance(self.spec, Tokens) else -1
-        return extend(self.step, logits, states, how, end=end, generator=generator)
+        with torch.no_grad():
+            logits, states = self._prompt(x)
+            end = spec.end if isinstance(spec, Tokens) else -1
+            return extend(self.step, logits, states, how, end=end, generator=generator)
 
     def _prompt(self, x: Tensor) -> tuple[Tensor, States]:
         """The logits after a text, and the states."""
         padding = cast(ReadTokens, self.read).padding
-        if padding < 0:
-            h, states, _ = self.states(x)
-            # Copies, for a part of a tensor keeps all of it in memory.
-            return self.logits(self.head(h[:, -1:]))[:, 0], _each(states, torch.clone)
-        logits, states = self.step(x[:, 0])
-        for symbols in x[:, 1:].unbind(1):  # a text that has ended keeps its state
-            more, after = self.step(symbols, states)
-            goes_on = symbols != padding
-            logits, states = _choose(goes_on, (more, after), (logits, states))
+        shared = x.shape[1] if padding < 0 else max(1, int((x != padding).sum(1).min()))
+        h, states, _ = self.states(x[:, :shared])
+        logits = self.logits(self.head(h[:, -1:]))[:, 0]
+        states = _each(states, torch.clone)  # for a part of a tensor keeps all of it in memory
+        for symbols in x[:, shared:].unbind(1):  # a text that has ended keeps its state
+            logits, states = _choose(symbols != padding, self.step(symbols, states), (logits, states))
         return logits, states
 
     def adopt(self, state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,8 +18,7 @@ def scan(a: Tensor, b: Tensor, initial: Tensor | None = None) -> Tensor:
     if initial is not None:
         first = torch.addcmul(b[:, :1], a[:, :1], initial.unsqueeze(1))
         b = torch.cat((first, b[:, 1:]), 1)
-    h: Tensor = _scan(a, b, False)
-    return h
+    return _all(a, b, False)
 
 
 def strides(length: int) -> list[int]:
@@ -37,7 +37,7 @@ def sweep(a: Tensor, b: Tensor, back: bool = False) -> Tensor:
     for stride in strides(length):
         whole = length - length % (2 * stride)
         if whole:
-            factors, values = (t[:, :whole].unflatten(1, (-1, 2, stride)) for t in (a, b))
+            factors, values = (t[:, :whole].view(len(t), -1, 2, stride, t.shape[2]) for t in (a, b))
             this, end = (0, slice(0, 1)) if back else (1, slice(-1, None))
             _join(factors[:, :, this], values[:, :, this], factors[:, :, 1 - this, end],
                   values[:, :, 1 - this, end])  # fmt: skip
@@ -57,37 +57,49 @@ def _join(a: Tensor, b: Tensor, factor: Tensor, value: Tensor) -> None:
     a.mul_(factor)
 
 
-# An operation of its own: to the compiler one node of a graph. Traced, its views would become copies, which
-# took twice the time of this, and most of a minute to compile.
+class _Scan(torch.autograd.Function):
+    """The sweep with its derivative, which is a sweep in the other direction."""
+
+    @staticmethod
+    def forward(a: Tensor, b: Tensor, back: bool) -> Tensor:
+        return sweep(a, b, back)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
+        a, _, ctx.back = inputs
+        ctx.save_for_backward(a, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        a, h = ctx.saved_tensors
+        flow = _all(_neighbour(a, not ctx.back).conj(), grads[0], not ctx.back)
+        to_a = None
+        if ctx.needs_input_grad[0]:
+            to_a = (flow * _neighbour(h, ctx.back).conj()).sum_to_size(a.shape)
+        return to_a, flow, None
+
+
+# To the compiler, one node of a graph. Traced, its views would become copies, which took twice the time of
+# this, and most of a minute to compile. Uncompiled, its first call would load the compiler for a second.
 @torch.library.custom_op("pegboard_rnn::scan", mutates_args=())
-def _scan(a: Tensor, b: Tensor, back: bool) -> Tensor:
+def _node(a: Tensor, b: Tensor, back: bool) -> Tensor:
     return sweep(a, b, back)
 
 
-@_scan.register_fake
+@_node.register_fake
 def _shape(a: Tensor, b: Tensor, back: bool) -> Tensor:
     return torch.empty_like(b)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
-    a, _, ctx.back = inputs
-    ctx.save_for_backward(a, output)
+_node.register_autograd(_Scan.backward, setup_context=_Scan.setup_context)
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, None]:
-    """The derivative of a scan is a scan in the other direction."""
-    a, h = ctx.saved_tensors
-    flow = _scan(_neighbour(a, not ctx.back).conj(), grad, not ctx.back)
-    to_a = None
-    if ctx.needs_input_grad[0]:
-        to_a = (flow * _neighbour(h, ctx.back).conj()).sum_to_size(a.shape)
-    return to_a, flow, None
+def _all(a: Tensor, b: Tensor, back: bool) -> Tensor:
+    act: Callable[..., Tensor] = _node if torch.compiler.is_compiling() else _Scan.apply
+    return act(a, b, back)
 
 
 def _neighbour(x: Tensor, back: bool) -> Tensor:
     """At every step what stands one step before it, or after it, and zero where there is none."""
     nothing = torch.zeros_like(x[:, :1])
     return torch.cat((x[:, 1:], nothing) if back else (nothing, x[:, :-1]), 1)
-
-
-_scan.register_autograd(_backward, setup_context=_keep)

@@ -1,4 +1,4 @@
-"""Transformers: encoder, language model, translation, vision transformer. No torch at import."""
+"""Transformers: encoder, language model, translation, BERT, vision transformer. No torch at import."""
 
 from __future__ import annotations
 
@@ -181,6 +181,7 @@ def pegboard_models() -> list[Model[Any]]:
             inputs=(Tokens,),
             targets=(Tokens,),
             pegs=text,
+            generates=True,
             trial=lambda folder: SMALL,
         ),
         Model(
@@ -191,6 +192,7 @@ def pegboard_models() -> list[Model[Any]]:
             inputs=(Tokens,),
             targets=(Tokens,),
             pegs=text,
+            generates=True,
             trial=lambda folder: SMALL,
         ),
         Model(

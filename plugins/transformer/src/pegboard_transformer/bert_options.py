@@ -39,7 +39,8 @@ class Bert:
     longest: Count = 512  # places that have a position; no text may have more
     eps: Annotated[float, Gt(0)] = 1e-12  # added to the variance by the normalisations
     std: Annotated[float, Gt(0)] = 0.02  # of the weights at the start
-    answers: Literal["anywhere", "second"] = "anywhere"  # where spans are: in all, or in the second sentence
+    # where spans are: in all, the first place for none; or in the second sentence, where all texts have one
+    answers: Literal["anywhere", "second"] = "anywhere"
 
 
 def check_bert(config: Bert, facts: Facts) -> Iterator[Problem]:

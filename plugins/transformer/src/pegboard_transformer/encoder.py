@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from . import adoption
 from .blocks import Form, Stack, key_mask
 from .embedding import Embed, Patches, lasting, rotary
-from .initial import normal
+from .initial import normal, xavier
 
 
 class Reader(nn.Module):
@@ -138,10 +138,11 @@ class Vit(Reader):
     ) -> None:
         read = Patches(channels, height, width, patch, form.width)
         super().__init__(read, read.count, outputs, layers, form, positions=positions, pool=pool)
-        normal(self, truncated=True)
+        xavier(self.stack)
+        normal(self.head)
         nn.init.trunc_normal_(read.project.weight, std=(channels * patch * patch) ** -0.5)
-        if read.project.bias is not None:
-            nn.init.zeros_(read.project.bias)
+        assert read.project.bias is not None
+        nn.init.zeros_(read.project.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.answer(x)

@@ -9,14 +9,11 @@ from torch import nn
 from .blocks import Attention, Block, Stack
 
 
-def normal(model: nn.Module, std: float = 0.02, *, truncated: bool = False) -> None:
-    """Normal weights of linear maps and embeddings, `truncated` at two deviations; zero biases."""
+def normal(model: nn.Module, std: float = 0.02) -> None:
+    """Normal weights of linear maps and embeddings; zero biases."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            if truncated:
-                nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-            else:
-                nn.init.normal_(module.weight, std=std)
+            nn.init.normal_(module.weight, std=std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
 

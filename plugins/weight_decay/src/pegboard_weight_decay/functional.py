@@ -11,7 +11,8 @@ from torch import Tensor
 
 Kind = Literal["weight", "bias", "norm", "embedding"]
 
-_EMBEDDING = re.compile(r"embed|(^|[._])(emb|wte|wpe)([._]|$)")
+_EMBEDDING = re.compile(r"embed|(^|[._])(emb|wte|wpe|words|segments|positions)([._]|$)")
+_MAP = re.compile(r"proj")  # of pictures cut into patches, which is a weight like any other
 
 
 def decay_(params: Sequence[Tensor], lr: float | Tensor, value: float) -> None:
@@ -35,7 +36,8 @@ def kinds(named: Iterable[tuple[str, Tensor]]) -> dict[str, Kind]:
 
     A module whose `weight` is a vector, or has the shape of its `bias`, is a normalisation, and all
     it holds is `norm`. Elsewhere `bias` in the last part of a name makes a bias, any other vector or
-    scalar counts as `norm`, and `embed`, `emb`, `wte` or `wpe` in the name makes an embedding.
+    scalar counts as `norm`, and `embed`, `emb`, `wte`, `wpe`, `words`, `segments` or `positions` in the name
+    makes an embedding, unless its module is a projection (`proj`).
     """
     shapes = {name: tuple(param.shape) for name, param in named}
 
@@ -49,7 +51,8 @@ def kinds(named: Iterable[tuple[str, Tensor]]) -> dict[str, Kind]:
             return "bias"
         if len(shape) < 2:
             return "norm"
-        return "embedding" if _EMBEDDING.search(name) else "weight"
+        projects = _MAP.search(prefix.rpartition(".")[2])
+        return "embedding" if _EMBEDDING.search(name) and not projects else "weight"
 
     return {name: kind(name, shape) for name, shape in shapes.items()}
 

@@ -1,0 +1,282 @@
+"""Each of the five tricks alone, on every model of the families and every kind of data that the model reads.
+
+A new model is in these tests by being installed. What a trick does is proved where it lives; here, that it
+acts on this model, in the places that the literature gives it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from pegboard import Batch, DataSpec, Masked, PegboardError, Span, Tokens, pegs
+from pegboard.config.check import check
+from pegboard.engine.precision import choose_precision
+from pegboard.engine.step import link
+from pegboard.planning import Assembly, assemble, make_plan
+from pegboard.registry import Registry
+from pegboard.testing import Subject, partner_config, partner_data, partner_run
+from pegboard.testing.partners import PartnerData, data_spec
+from pegboard.testing.runs import lean, plugins_once
+from torch import Tensor, nn
+
+FAMILIES = ("pegboard-cnn", "pegboard-mlp", "pegboard-rnn", "pegboard-transformer")
+TARGETS = ("Classes", "Tokens", "Masked", "Span")
+TRICKS: dict[str, dict[str, Any]] = {
+    "batchnorm": {"eps": 0.1},  # unlike that of networks with one of their own
+    "dropout": {"p": 0.3},
+    "weight_decay": {"value": 0.5, "embeddings": False},
+    "label_smoothing": {"epsilon": 0.2},
+    "distillation": {"alpha": 0.5, "temperature": 2.0},
+}
+# Where the literature puts dropout, as far as a model has it.
+DROPPED = {"embedding", "attention", "hidden", "residual"}
+NO_PLACE = "where the model .* has no pegs"  # how the plan says that a trick finds none
+ENDING = ("padded", "lines", "steps", "pair", "sentences", "masked", "span")  # data whose samples end early
+RATE = 0.01  # of the partner that descends
+
+
+class Case(NamedTuple):
+    model: dict[str, Any]
+    data: dict[str, Any]
+    spec: DataSpec
+
+
+def cases() -> dict[str, Case]:
+    """Every model beside the first data that it reads of each kind of input and target; padded data first."""
+    registry, found = Registry.discover(), {}
+    for entry in registry.entries("model"):
+        if entry.plugin.dist not in FAMILIES:
+            continue
+        subject = Subject(entry.plugin, entry, registry, Path())
+        fields = dict(entry.part.trial(Path())) if entry.part.trial else {}
+        for data in sorted(partner_data(), key=lambda node: "form" not in node):
+            spec = data_spec(
+                PartnerData(**{k: v for k, v in data.items() if k not in ("name", "batch_size")})
+            )
+            kinds = [type(of).__name__ for of in (spec.inputs[0], spec.target)]
+            name = "-".join([entry.part.name, *kinds])
+            flat = entry.plugin.dist == "pegboard-mlp" and kinds[0] != "Vector"  # which is read as a vector
+            if flat or kinds[1] not in TARGETS or name in found or not subject._may_meet(None, spec):
+                continue
+            case = Case({"name": entry.part.name, **fields}, data, spec)
+            if not refused(case):
+                found[name] = case
+    case = found["cnn-Tokens-Classes"]
+    found["cnn-branches"] = case._replace(
+        model={"name": "cnn", "channels": 4, "kernel": [2, 3], "branches": True, "hidden": []}
+    )
+    for cell in ("elman", "gru", "mingru", "lru"):
+        case = found["rnn-Tokens-Classes"]
+        found[f"rnn-{cell}"] = case._replace(model={**case.model, "cell": cell, "layers": 2})
+    return found
+
+
+def assembled(case: Case, **tricks: Any) -> Assembly:
+    given = partner_config(
+        data={**case.data, "batch_size": 8}, model=case.model, objective=None, regularizers=tricks
+    )
+    return assemble(make_plan(check(given), read=True), "cpu")
+
+
+def refused(case: Case, **tricks: Any) -> str:
+    """Why the plan does not go, or nothing."""
+    try:
+        assembled(case, **tricks)
+    except PegboardError as error:
+        return str(error)
+    return ""
+
+
+with plugins_once():
+    CASES = cases()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    with lean():
+        yield
+
+
+@pytest.fixture(scope="module")
+def teachers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A short run for every kind of data, from other initial weights than those of students."""
+    kinds, folder = {str(case.data): case for case in CASES.values()}, tmp_path_factory.mktemp("teachers")
+    return {
+        kind: str(partner_run(folder, data=case.data, model=case.model, objective=None, seed=9))
+        for kind, case in kinds.items()
+    }
+
+
+class Trained(NamedTuple):
+    assembly: Assembly
+    batches: list[Batch]
+    losses: list[float]
+    unread: Tensor  # the largest slope of the loss with respect to an output where there is no target
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.assembly.model.named_parameters()}
+
+
+def trained(case: Case, steps: int = 3, **tricks: Any) -> Trained:
+    assembly = assembled(case, **tricks)
+    assembly.model.train()
+    (kit,), splits = assembly.kits, assembly.plan.splits
+    assert splits is not None
+    update = link(assembly, kit, choose_precision("fp32", "cpu")).update
+    batches = [splits.train.gather(torch.arange(8 * step, 8 * step + 8)) for step in range(steps)]
+    slopes: list[Tensor] = []
+    hook = assembly.model.register_forward_hook(
+        lambda module, inputs, output: output.register_hook(slopes.append) and None
+    )
+    losses = [float(update([batch], step)) for step, batch in enumerate(batches)]
+    hook.remove()
+    unread = [slope[nothing(case.spec, batch)] for slope, batch in zip(slopes, batches, strict=True)]
+    return Trained(assembly, batches, losses, torch.cat([torch.zeros(0), *map(torch.flatten, unread)]).abs())
+
+
+def nothing(spec: DataSpec, batch: Batch) -> Tensor:
+    """Places of an output whose target is padding, or not asked for."""
+    target = batch.target
+    assert target is not None
+    match spec.target:
+        case Tokens():
+            return (target == spec.target.padding) | (target == -100)
+        case Masked():
+            return target == -100
+    return torch.zeros(len(target), dtype=torch.bool)
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Trained]:
+    """What each case learns without tricks; made when it is first asked for."""
+
+    class Made(dict[str, Trained]):
+        def __missing__(self, name: str) -> Trained:
+            return self.setdefault(name, trained(CASES[name]))
+
+    return Made()
+
+
+def differs(one: Trained, two: Trained) -> bool:
+    a, b = one.weights(), two.weights()
+    return any(not torch.equal(a[name], b[name]) for name in a if name in b)
+
+
+def hung(run: Trained, trick: str) -> set[str]:
+    return {name for name, peg in pegs.find(run.assembly.model) if trick in peg._modules}
+
+
+def sites(run: Trained, *wanted: str) -> set[str]:
+    return {name for name, peg in pegs.find(run.assembly.model) if peg.site in wanted}
+
+
+def test_every_family_is_here() -> None:
+    models = {name.partition("-")[0] for name in CASES}
+    assert models >= {"cnn", "lenet", "resnet", "densenet", "invariant", "multiview", "mlp", "rnn", "seq2seq"}
+    assert models >= {"encoder", "decoder", "translation", "bert", "vit"}
+    read = {f"cnn-{kind}-Classes" for kind in ("Image", "Series", "Tokens", "Voxels")}
+    asked = {f"bert-Tokens-{kind}" for kind in ("Classes", "Tokens", "Masked", "Span")}
+    assert read | asked | {"rnn-Tokens-Tokens", "encoder-Tokens-Tokens"} <= set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_batchnorm_follows_every_affine_map(name: str, plain: dict[str, Trained]) -> None:
+    case = CASES[name]
+    if not sites(plain[name], "affine"):
+        with pytest.raises(PegboardError, match=NO_PLACE):
+            assembled(case, batchnorm={})
+        return
+    run = trained(case, batchnorm=TRICKS["batchnorm"])
+    places = sites(run, "affine")
+    assert places and hung(run, "batchnorm") == places
+    for place in places:
+        peg = run.assembly.model.get_submodule(place)
+        assert list(peg._modules) == ["batchnorm"]  # a norm of the model's own has made way
+        norm: Any = peg.batchnorm
+        assert norm.num_batches_tracked > 0 and norm.running_mean.isfinite().all()
+        assert norm.running_mean.any() and norm.running_var.min() > 0 and norm.bias.any()
+    assert run.losses != plain[name].losses and differs(run, plain[name])
+    assert not run.unread.any()
+
+
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.data.get("form") in ENDING])
+def test_batchnorm_of_sequences_leaves_padding_out(name: str) -> None:
+    """Shorter samples by themselves and with more padding leave the same statistics."""
+    case, found = CASES[name], []
+    for cut in (True, False):
+        run = trained(case, 0, batchnorm=TRICKS["batchnorm"])
+        splits = run.assembly.plan.splits
+        assert splits is not None
+        inputs = splits.train.gather(torch.tensor([0, 1, 4, 5])).inputs  # of 3 and 4 steps
+        run.assembly.model(*[x[:, :4] if cut else x for x in inputs])
+        found.append({k: v for k, v in run.assembly.model.state_dict().items() if ".running_" in k})
+    assert found[0] and any(value.any() for value in found[0].values())
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dropout_is_on_embeddings_attention_hidden_units_and_branches(
+    name: str, plain: dict[str, Trained]
+) -> None:
+    case = CASES[name]
+    if not sites(plain[name], "hidden"):  # where it hangs by itself
+        with pytest.raises(PegboardError, match=NO_PLACE):
+            assembled(case, dropout={})
+        return
+    there = {peg.site for _, peg in pegs.find(plain[name].assembly.model)} & DROPPED
+    run = trained(case, dropout={**TRICKS["dropout"], "sites": sorted(there)})
+    assert hung(run, "dropout") == sites(run, *there)
+    assert run.losses != plain[name].losses and differs(run, plain[name])
+    # A mask for all steps at once: what is called once cannot stand between the steps of a recurrence.
+    calls: list[Tensor] = []
+    for _, peg in pegs.find(run.assembly.model):
+        if "dropout" in peg._modules and peg.site != "attention":
+            peg._modules["dropout"].register_forward_pre_hook(lambda module, given: calls.append(given[0]))
+    run.assembly.model(*run.batches[0].inputs)
+    assert len(calls) == len(sites(run, *(there - {"attention"})))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_weight_decay_spares_biases_norms_and_embeddings(name: str) -> None:
+    case = CASES[name]
+    start = trained(case, 0).weights()
+    plain = trained(case, 1).weights()
+    run = trained(case, 1, weight_decay=TRICKS["weight_decay"])
+    model, decayed = run.assembly.model, set()
+    for path, module in model.named_modules():
+        for of, p in module._parameters.items():
+            spared = isinstance(module, (nn.Embedding, nn.LayerNorm, nn.modules.batchnorm._BatchNorm))
+            spared |= path.endswith("positions") or path == "embed.read"  # also where it reads real vectors
+            if p is not None and not spared and p.ndim > 1 and "bias" not in of:
+                decayed.add(f"{path}.{of}".lstrip("."))
+    weights = run.weights()
+    assert {n for n in weights if not torch.equal(weights[n], plain[n])} == decayed & set(weights) != set()
+    for n in decayed & set(weights):
+        torch.testing.assert_close(weights[n], plain[n] - RATE * 0.5 * start[n], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_label_smoothing_is_of_every_class_and_symbol_but_padding(
+    name: str, plain: dict[str, Trained]
+) -> None:
+    case = CASES[name]
+    if isinstance(case.spec.target, Span):
+        assert "works on Classes or Labels or Tokens" in refused(case, label_smoothing={})
+        return
+    run = trained(case, label_smoothing=TRICKS["label_smoothing"])
+    assert run.losses[0] != plain[name].losses[0] and differs(run, plain[name])
+    assert not run.unread.any()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_distillation_is_of_every_class_and_symbol_but_padding(
+    name: str, plain: dict[str, Trained], teachers: dict[str, str]
+) -> None:
+    case = CASES[name]
+    run = trained(case, distillation={**TRICKS["distillation"], "teacher": teachers[str(case.data)]})
+    assert run.losses[0] != plain[name].losses[0] and differs(run, plain[name])
+    assert not run.unread.any()
