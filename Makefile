@@ -21,10 +21,7 @@ BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
-quickfamilies: $(READY) ## the models of every plugin beside the same modules in a hand-written loop, five minutes
-	@$(BIN)/python benchmarks/families.py $(ARGS)
-
-start: $(READY) ## set everything up and train configs/quickstart.yaml
+quickstart: $(READY) ## set everything up and train configs/quickstart.yaml
 	@$(BIN)/pegboard train configs/quickstart.yaml $(ARGS)
 
 install: $(READY) ## make .venv with the core, all plugins and the zoo, editable
@@ -77,6 +74,9 @@ bench: .venv-bench/.ready ## train the same in every framework, side by side, an
 
 bench-small: $(READY) ## our loop beside hand-written ones, times and counts, in a minute
 	@$(BIN)/python benchmarks/steps.py $(ARGS)
+
+families: $(READY) ## the models of every plugin beside the same modules in a hand-written loop, five minutes
+	@$(BIN)/python benchmarks/families.py $(ARGS)
 
 start: $(READY) ## time the first step of a run, and what 500 more plugins add to a command
 	@$(BIN)/python benchmarks/start.py $(ARGS)

@@ -56,9 +56,7 @@ def abs_of(number: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["lenet", "decoder"])
-def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(
-    bench: Any, name: str, tmp_path: Path
-) -> None:
+def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(bench: Any, name: str, tmp_path: Path) -> None:
     families = bench("families")
     ours, hand = families.pair(families.configs(tmp_path)[name])
     for run in (ours, hand):

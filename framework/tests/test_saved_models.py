@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
+from pegboard.config import fit
 from pegboard.engine import checkpoint
 from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
 from pegboard.tables import read_table, write_table
@@ -87,6 +88,27 @@ def test_loading_needs_neither_the_data_nor_tricks_that_left_no_trace(
     plan_text = (run.folder / "config.yaml").read_text().replace("evaluations: 99", "evaluations: -1")
     (run.folder / "config.yaml").write_text(plan_text)
     assert pegboard.load(run)
+
+
+def test_rules_of_data_that_may_be_gone_are_asked_before_it_is_read_and_not_of_a_trained_model(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    rules = fit.own_rules
+    monkeypatch.setattr(
+        fit, "own_rules", lambda parts, reads, facts: rules(parts, noted(reads, asked), facts)
+    )
+    run = pegboard.train(config(), root=root, quiet=True)
+    assert asked.count("data") == 1
+    asked.clear()
+    assert pegboard.load(run)
+    assert "model" in asked and "data" not in asked
+
+
+def noted(reads: Iterable[Any], asked: list[str]) -> list[Any]:
+    found = list(reads)
+    asked += [read.path for read in found]
+    return found
 
 
 def test_only_the_newest_and_the_best_checkpoints_stay(run: pegboard.Run) -> None:

@@ -173,6 +173,23 @@ def test_a_norm_that_hangs_on_a_block_takes_the_place_of_its_own() -> None:
     assert built(Classes(3), cell="mingru", block=True).layers[0].cell.affine is None  # type: ignore[union-attr]
 
 
+def test_dropout_in_front_of_a_decoder_spares_the_state_that_it_starts_from() -> None:
+    text = Tokens(7, LENGTH, 0, 1, 2)
+    context = Context(spec=DataSpec((text, text), text), outputs=7)
+    model: Any = build_seq2seq(PairConfig(hidden=6, layers=2), context).train()
+    sites = ("embedding", "hidden", "attention")
+    assert hang(model, DropoutTrick(Dropout(p=0.5, sites=sites)), "dropout") == [
+        "encoder.read.peg", "encoder.layers.0.hidden", "encoder.layers.1.hidden",
+        "decoder.read.peg", "decoder.layers.0.hidden", "decoder.layers.1.hidden",
+        "attention.peg", "hidden",
+    ]  # fmt: skip
+    above = Seen(model.encoder.layers[1].cell)
+    read = model.read(texts())
+    assert 0.2 < (above.given[0] == 0).float().mean() < 0.8  # between the layers of the encoder
+    assert 0.2 < (read.memory == 0).float().mean() < 0.8  # and on what attention looks at
+    assert (read.summary != 0).all()
+
+
 @pytest.mark.parametrize("attention", ["additive", "none"])
 def test_label_smoothing_is_of_every_symbol_but_padding(attention: str) -> None:
     from pegboard_objectives import CrossEntropy, pegboard_objectives

@@ -201,6 +201,7 @@ def test_a_row_of_padding_alone_gives_numbers_and_gradients(explicit: bool) -> N
         watched(attention)
     lasts = torch.zeros(2, 5, dtype=torch.bool)
     lasts[0, :3] = True
+    assert key_mask(lasts).sum((1, 2, 3)).tolist() == [3, 5]  # no row without a key
     for mask in (key_mask(lasts), causal_mask(5, lasts=lasts), causal_mask(5, lasts=lasts.flip(1))):
         x = torch.randn(2, 5, 16, requires_grad=True)
         attention(x, mask).square().sum().backward()

@@ -27,6 +27,14 @@ def built(padding: int = -1, end: int = -1, **fields: object) -> Decoder:
     return model.eval()
 
 
+def lively(**fields: object) -> Decoder:
+    """One whose likeliest symbols differ from place to place and from text to text."""
+    model = built(tied=False, **fields)  # type: ignore[arg-type]
+    for name, p in model.named_parameters():
+        p.data = torch.randn_like(p) if p.dim() > 1 else 0.0 * p + name.endswith("norm.weight")
+    return model
+
+
 def plainly(model: Decoder, prompt: Tensor, count: int) -> Tensor:
     """The likeliest symbols by a pass over the whole text for each, cut to the positions there are."""
     text = prompt
@@ -39,11 +47,13 @@ def plainly(model: Decoder, prompt: Tensor, count: int) -> Tensor:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("positions", KINDS)
 def test_the_cache_changes_nothing_within_the_length_and_beyond(positions: str, norm: str) -> None:
-    model = built(positions=positions, norm=norm)
+    model, said = lively(positions=positions, norm=norm), set()
     for places in (1, 5, LENGTH, LENGTH + 4):
         prompt = torch.randint(VOCAB, (3, places))
         made = model.generate(prompt, how=Decoding(length=12, temperature=0))
         assert torch.equal(made, plainly(model, prompt, 12))
+        said |= set(made.flatten().tolist())
+    assert len(said) > 3
 
 
 @pytest.mark.parametrize("positions", KINDS)
@@ -58,13 +68,14 @@ def test_logits_of_every_step_are_those_of_the_whole_pass(positions: str) -> Non
 
 @pytest.mark.parametrize("positions", KINDS)
 def test_prompts_of_different_lengths_go_on_as_each_would_alone(positions: str) -> None:
-    model = built(padding=0, positions=positions)
+    model = lively(padding=0, positions=positions)
     lengths = torch.tensor([6, 3, 1, 10])
     prompt = torch.randint(1, VOCAB, (4, 10)).masked_fill(torch.arange(10) >= lengths.unsqueeze(1), 0)
     made = model.generate(prompt, how=Decoding(length=9, temperature=0))
     for row, length in enumerate(lengths.tolist()):
         alone = model.generate(prompt[row : row + 1, :length], how=Decoding(length=9, temperature=0))
         assert torch.equal(made[row : row + 1], alone)
+    assert len(made.unique()) > 3 and len(made.unique(dim=0)) == 4
 
 
 def test_a_place_sees_what_is_before_it_and_padding_changes_no_place_before_it() -> None:

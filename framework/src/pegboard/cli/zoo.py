@@ -10,21 +10,32 @@ EXAMPLE = "pegboard zoo train digits/mlp trainer.epochs=5"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    some = EXAMPLE.split()[3]
     actions.add_parser("list", help="every recipe with its result", epilog="example: pegboard zoo list")
-    show = actions.add_parser("show", help="the card, config and result of a recipe")
+    show = actions.add_parser(
+        "show", help="the card, config and result of a recipe", epilog=f"example: pegboard zoo show {some}"
+    )
     show.add_argument("recipe", help="its name, as pegboard zoo list gives it")
     train = actions.add_parser("train", help="train a recipe", epilog=f"example: {EXAMPLE}")
     train.add_argument("recipe", help="its name")
     train.add_argument("overrides", nargs="*", default=[], help="values to change, as trainer.epochs=5")
     train.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
-    record = actions.add_parser("record", help="train a recipe with several seeds and write its result.json")
+    record = actions.add_parser(
+        "record",
+        help="train a recipe with several seeds and write its result.json",
+        epilog=f"example: pegboard zoo record {some} --seeds 5",
+    )
     record.add_argument("recipe", nargs="+", help="names")
     record.add_argument(
         "--seeds", type=_count, default=3, help="how many seeds, the recipe's first (default: 3)"
     )
     record.add_argument("--no-weights", action="store_true", help="keep the figures alone")
     record.add_argument("--root", default="runs", help="where run folders are made (default: runs)")
-    table = actions.add_parser("table", help="make the table of a page anew from the result files")
+    table = actions.add_parser(
+        "table",
+        help="make the table of a page anew from the result files",
+        epilog="example: pegboard zoo table zoo/README.md",
+    )
     table.add_argument("page", help="a Markdown file with the marks of a table in it")
     table.add_argument("--check", action="store_true", help="change nothing; exit 1 when the table is stale")
 

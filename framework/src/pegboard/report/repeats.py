@@ -78,7 +78,8 @@ def _even(cells: tuple[str, ...]) -> bool:
 
 def _span(cells: tuple[str, ...]) -> str:
     """One cell for all: `2,6..38` for 2, 6, 10 and so on up to 38, `0..5` where the step is one."""
-    numbers = iter(list(zip(*(_NUMBER.findall(cell) for cell in cells), strict=True)))
+    columns: list[tuple[str, ...]] = list(zip(*(_NUMBER.findall(cell) for cell in cells), strict=True))
+    numbers = iter(columns)
 
     def told(match: re.Match[str]) -> str:
         values = next(numbers)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pegboard import Classes, DataSpec, Masked, Objective, Peg, Series, Span, Spec, Tokens
+from pegboard import Classes, DataSpec, Decoding, Masked, Objective, Peg, Series, Span, Spec, Tokens
 
 
 class Flat(nn.Module):
@@ -26,6 +26,22 @@ class Flat(nn.Module):
         joined = torch.cat([x.flatten(1).float() for x in inputs], 1)
         output: Tensor = self.head(self.body(joined))
         return output.view(-1, *self.shape)
+
+
+class Writer(Flat):
+    """The same for a text that follows from another, which it can write, from `begin` to `end`."""
+
+    def __init__(self, inputs: int, width: int, shape: tuple[int, int], begin: int, end: int) -> None:
+        super().__init__(inputs, width, *shape)
+        self.begin, self.end = begin, end
+
+    def generate(self, source: Tensor, *read: Tensor, how: Decoding, generator: Any = None) -> Tensor:
+        """The likeliest symbol at each place, (rows, length)."""
+        written = torch.full((len(source), 1 + self.shape[0]), self.begin, device=source.device)
+        for at in range(min(how.length, self.shape[0])):
+            written[:, at + 1] = self(source, written[:, :-1])[:, at].argmax(-1)
+        written = written[:, 1 : 1 + how.length]
+        return written.masked_fill((written == self.end).cumsum(1) > 0, self.end)
 
 
 class Affine(nn.Module):

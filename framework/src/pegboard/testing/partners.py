@@ -5,7 +5,7 @@ A light module like that of any plugin: a config registers it by its path, `pegb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +15,7 @@ from pegboard import (
     Context,
     Dataset,
     DataSpec,
+    Facts,
     Ge,
     Image,
     Labels,
@@ -25,6 +26,7 @@ from pegboard import (
     Optimizer,
     Probe,
     ProbePart,
+    Problem,
     Regularizer,
     Schedule,
     Series,
@@ -151,6 +153,26 @@ def build_net(config: PartnerNet, context: Context) -> nn.Module:
 
     inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
     return Flat(sum(inputs), config.width, *asked(context.spec.target, context.outputs or 1))
+
+
+@dataclass(frozen=True)
+class PartnerWriter:
+    """The same for a text that follows from another, which it can write."""
+
+    width: Annotated[int, Ge(1)] = 8  # units of the hidden layer
+
+
+def check_writer(config: PartnerWriter, facts: Facts) -> Iterator[Problem]:
+    if facts.spec is not None and len(facts.spec.inputs) != 2:
+        yield Problem(f"it reads a text and what follows from it, and the data gives {facts.spec}")
+
+
+def build_writer(config: PartnerWriter, context: Context) -> nn.Module:
+    from pegboard.testing.modules import Writer
+
+    source, shifted = (entry.example(1, "meta").shape[1] for entry in context.spec.inputs)
+    marks: Any = context.spec.inputs[1]
+    return Writer(source + shifted, config.width, (shifted, context.outputs or 1), marks.begin, marks.end)
 
 
 @dataclass(frozen=True)
@@ -295,7 +317,20 @@ def pegboard_datasets() -> list[Dataset[Any]]:
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
-    return [Model("partner", PartnerNet, build_net, pegs=("input", "affine", "hidden"))]
+    sites = ("input", "affine", "hidden")
+    return [
+        Model("partner", PartnerNet, build_net, pegs=sites),
+        Model(
+            "writer",
+            PartnerWriter,
+            build_writer,
+            check=check_writer,
+            inputs=(Tokens,),
+            targets=(Tokens,),
+            pegs=sites,
+            generates=True,
+        ),
+    ]
 
 
 @hookimpl

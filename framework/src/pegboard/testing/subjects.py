@@ -247,7 +247,7 @@ class Subject:
     def _models(self) -> Iterator[tuple[Part[Any, Any], Config]]:
         from .partners import pegboard_models
 
-        yield pegboard_models()[0], {"name": PARTNER}
+        yield from ((part, {"name": f"{PARTNERS.stem}:{part.name}"}) for part in pegboard_models())
         yield from ((other.part, other.node) for other in self._others("model"))
 
     def _may_meet(self, model: Part[Any, Any] | None, spec: DataSpec | None) -> bool:
