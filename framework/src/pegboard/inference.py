@@ -152,7 +152,7 @@ class Trained:
                     )
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
-                done += len(batch.inputs[0])
+                done += batch.samples
                 advance(done)
         if getattr(source, "lengths", None) is None:
             return found
