@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pegboard import PegboardError
 from torch import nn
 
 from . import configs, layers
 from .checks import Sizes
+from .monet import Ball, Gaussians, PatchConv, located
 from .network import GraphNetwork, own_norm
+from .spectral import Decomposed, SpectralConv
 from .structure import Prepared, coupled, laplacian, looped, plain, scaled_laplacian
 
 
@@ -90,4 +93,39 @@ def cheb(config: configs.Cheb, sizes: Sizes) -> GraphNetwork:
     return GraphNetwork(
         make, Prepared(prepare, sizes.fixed), sizes.inputs, sizes.outputs,
         hidden=config.hidden, sparse=True, **_around(config, sizes),
+    )  # fmt: skip
+
+
+def spectral(config: configs.Spectral, sizes: Sizes) -> GraphNetwork:
+    smooth = config.kernels if config.filter == "smooth" else None
+    factors = smooth or config.modes or sizes.nodes
+    if not factors:
+        raise PegboardError(
+            "spectral with filter: plain needs to know how many nodes the graph has, or modes"
+        )
+
+    def make(inputs: int, outputs: int, last: bool) -> nn.Module:
+        return SpectralConv(inputs, outputs, factors, config.bias)
+
+    prepare = Decomposed(
+        config.modes or sizes.nodes or None, config.laplacian == "normalised", smooth, config.kernel
+    )
+    return GraphNetwork(
+        make, prepare, sizes.inputs, sizes.outputs, hidden=config.hidden, **_around(config, sizes)
+    )
+
+
+def monet(config: configs.Monet, sizes: Sizes) -> GraphNetwork:
+    coordinates = sizes.edges or 2
+    kernels = config.kernels if config.weight == "gaussian" else 1
+
+    def make(inputs: int, outputs: int, last: bool) -> nn.Module:
+        weights: nn.Module = Ball(config.radius)
+        if config.weight == "gaussian":
+            weights = Gaussians(kernels, coordinates)
+        return PatchConv(inputs, outputs, weights, kernels, config.mean, config.bias)
+
+    return GraphNetwork(
+        make, Prepared(located(bool(sizes.edges)), sizes.fixed, matrix=False), sizes.inputs, sizes.outputs,
+        hidden=config.hidden, **_around(config, sizes),
     )  # fmt: skip

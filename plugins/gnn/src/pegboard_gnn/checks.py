@@ -55,7 +55,7 @@ def check_graph(config: Any, facts: Facts) -> Iterator[Problem]:
         shown = ", ".join(map(str, facts.spec.inputs)) or "nothing"
         yield Problem(
             f"the data gives {shown}",
-            expected="nodes, edges, perhaps features of edges, then the nodes asked for or the bounds of graphs",
+            expected="nodes, edges, perhaps their features, then nodes asked for or bounds of graphs",
         )
     hidden = config.hidden
     if config.jump != "none" and not hidden:

@@ -22,7 +22,7 @@ from pegboard import (
     sampled,
 )
 from torch import Tensor
-from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
+from torch_geometric.utils import coalesce, remove_self_loops, to_undirected  # type: ignore[import-untyped]
 
 from . import files, unpickling
 from .data_configs import Karate, Planetoid
@@ -113,7 +113,7 @@ def _rows(found: Any) -> Tensor:
 
 def karate(config: Karate, context: Context) -> Splits:
     """The club as PyG has it; the first members of each group train, half of the others validate."""
-    from torch_geometric.datasets import KarateClub
+    from torch_geometric.datasets import KarateClub  # type: ignore[import-untyped]
 
     data = KarateClub()[0]
     x, edges, y = torch.eye(34), data.edge_index, data.y

@@ -12,9 +12,9 @@ import torch
 from pegboard import Peg
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_geometric.nn import ChebConv, GATConv, GINConv, MessagePassing
+from torch_geometric.nn import ChebConv, GATConv, GINConv, MessagePassing  # type: ignore[import-untyped]
 from torch_geometric.nn import GCNConv as PygGcn
-from torch_geometric.utils import softmax
+from torch_geometric.utils import softmax  # type: ignore[import-untyped]
 
 from .activations import ACTIVATIONS
 from .sparse import Csr

@@ -18,8 +18,8 @@ from pegboard import (
     Values,
 )
 from torch import Tensor
-from torch_geometric.io import read_tu_data
-from torch_geometric.utils import degree
+from torch_geometric.io import read_tu_data  # type: ignore[import-untyped]
+from torch_geometric.utils import degree  # type: ignore[import-untyped]
 
 from . import files, splitting
 from .data_configs import TuDataset

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from pegboard import Peg
 from torch import Tensor, nn
-from torch_geometric.nn import JumpingKnowledge
-from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, SumAggregation
+from torch_geometric.nn import JumpingKnowledge  # type: ignore[import-untyped]
+from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, SumAggregation  # type: ignore[import-untyped]
 
 from .activations import ACTIVATIONS
 from .layers import Rows, SparseRows
 from .sparse import Csr, Memo
+from .spectral import Decomposed
 from .structure import Prepared
 
 Make = Callable[[int, int, bool], nn.Module]  # a convolution: inputs, outputs, whether it is the last
@@ -85,7 +86,7 @@ class GraphNetwork(nn.Module):
     def __init__(
         self,
         make: Make,
-        prepare: Prepared,
+        prepare: Prepared | Decomposed,
         inputs: int,
         outputs: int,
         *,
@@ -135,8 +136,8 @@ class GraphNetwork(nn.Module):
         rows: Rows = self._read(x)
         seen: list[Tensor] = []
         for block in self.blocks:
-            rows = block(rows, structure, owner, graphs)
-            seen.append(rows)
+            rows = out = block(rows, structure, owner, graphs)
+            seen.append(out)
         if self.jump is not None:
             rows = self.jump(seen)
         if self.last is not None:

@@ -103,7 +103,7 @@ class _Product(torch.autograd.Function):
         return _multiply(matrix.starts, matrix.columns, own, matrix.shape, dense)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
         m, values = ctx.matrix, ctx.values
         own = m.back if values is None else values[m.turned]
         found = _multiply(m.column_starts, m.rows, own, (m.shape[1], m.shape[0]), grad.contiguous())

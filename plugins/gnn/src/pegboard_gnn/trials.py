@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -32,7 +33,11 @@ def write_molecules(folder: Path, graphs: int = 60) -> None:
     """Rings of three kinds of atoms, which are of one class where the first kind prevails."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = numpy.random.default_rng(0)
-    edges, owner, atoms, bonds, classes = [], [], [], [], []
+    edges: list[str] = []
+    owner: list[int] = []
+    atoms: list[int] = []
+    bonds: list[int] = []
+    classes: list[int] = []
     first = 1
     for graph in range(graphs):
         size = 4 + graph % 4
@@ -45,9 +50,36 @@ def write_molecules(folder: Path, graphs: int = 60) -> None:
         owner += [graph + 1] * size
         atoms += kinds
         first += size
-    lines = {
+    lines: dict[str, list[str] | list[int]] = {
         "A": edges, "graph_indicator": owner, "graph_labels": classes, "node_labels": atoms,
         "edge_labels": bonds,
     }  # fmt: skip
     for name, rows in lines.items():
-        (folder / f"MUTAG_{name}.txt").write_text("\n".join(map(str, rows)) + "\n")
+        (folder / f"MUTAG_{name}.txt").write_text("\n".join(str(row) for row in rows) + "\n")
+
+
+def write_pictures(folder: Path, count: int = 60) -> None:
+    """Pictures of a bright bar, upright or level, as a table with its pictures inside."""
+    import io
+
+    import pyarrow  # type: ignore[import-untyped]
+    from PIL import Image
+    from pyarrow import parquet
+
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = numpy.random.default_rng(0)
+    rows = []
+    for number in range(count):
+        pixels = draw.integers(0, 40, (8, 8)).astype("u1")
+        at = int(draw.integers(1, 7))
+        pixels[at if number % 2 else slice(None), slice(None) if number % 2 else at] = 255
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "PNG")
+        rows.append({"image": {"bytes": file.getvalue(), "path": None}, "label": number % 2})
+    known = {
+        "info": {"features": {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}}
+    }
+    for split, part in (("train", rows[: 2 * count // 3]), ("test", rows[2 * count // 3 :])):
+        table = pyarrow.Table.from_pylist(part)
+        table = table.replace_schema_metadata({"huggingface": json.dumps(known)})
+        parquet.write_table(table, folder / f"{split}.parquet")
