@@ -208,6 +208,7 @@ def _pictures(config: PixelClouds, split: str) -> tuple[tuple[Tensor, Tensor], C
             )
     if config.limit is not None:
         rows = rows.select(range(min(config.limit, len(rows))))
+    rows = rows.cast_column(config.image, datasets.Image())
     grey = [numpy.asarray(picture.convert("L")) for picture in rows[config.image]]
     if len({picture.shape for picture in grey}) != 1:
         raise PegboardError(f"the pictures of {config.path} differ in size; expected one size")

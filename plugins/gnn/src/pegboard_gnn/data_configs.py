@@ -10,6 +10,8 @@ from pegboard import Ge, Gt, Le, Length, Lt
 Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Gt(0), Lt(1)]
 Chance = Annotated[float, Ge(0), Le(1)]
+Solid = Literal["sphere", "torus", "cube", "sheet"]
+Body = Literal["sphere", "cube", "torus", "cylinder", "cone"]
 Fanouts = tuple[Annotated[int, Ge(1)], ...] | None
 
 
@@ -21,7 +23,11 @@ class Planetoid:
     root: str | None = None  # folder that holds, or will hold, DATASET/raw; null: planetoid of PEGBOARD_DATA
     normalize: bool = True  # divide the words of a paper by their number
     graph: bool = True  # give the graph; false: papers by themselves, for contrast
-    fanouts: Fanouts = None  # sample so many citations at each hop instead of the whole graph
+    fanouts: Solid = Literal["sphere", "torus", "cube", "sheet"]
+
+
+Body = Literal["sphere", "cube", "torus", "cylinder", "cone"]
+Fanouts = None  # sample so many citations at each hop instead of the whole graph
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Blocks:
     inside: Chance = 0.1  # chance of an edge inside a community
     between: Chance = 0.01  # chance of an edge between two
     features: Count = 8  # numbers of a node, normal around the mean of its community
-    shift: Annotated[float, Ge(0)] = 0.7  # distance of each of them from 0 in the mean of a community
+    shift: Annotated[float, Ge(0)] = 0.7  # distance of that mean from 0; of two communities on either side
     labelled: Count = 20  # nodes whose community is known in training
     val: Share = 0.2  # share of the others that validates
     seed: int = 0  # of the graph, whatever the run's
@@ -97,11 +103,7 @@ class Grids:
 class Meshes:
     """Triangle meshes of bodies: which body is it."""
 
-    bodies: Annotated[tuple[Literal["sphere", "torus", "cube", "sheet"], ...], Length(2)] = (
-        "sphere",
-        "torus",
-        "cube",
-    )
+    bodies: Annotated[tuple[Solid, ...], Length(2)] = ("sphere", "torus", "cube")  # a class each; sheet too
     graphs: Annotated[int, Ge(10)] = 120  # meshes in all
     resolution: Annotated[int, Ge(3)] = 6  # how fine they are
     noise: Annotated[float, Ge(0)] = 0.02  # standard deviation by which corners are moved
@@ -125,9 +127,7 @@ class Sets:
 class Clouds:
     """Points on the surface of bodies, with normals: which body, or on which part of it is each point."""
 
-    bodies: Annotated[tuple[Literal["sphere", "cube", "torus", "cylinder", "cone"], ...], Length(1)] = (
-        "sphere", "cube", "torus",
-    )  # fmt: skip
+    bodies: Annotated[tuple[Body, ...], Length(1)] = ("sphere", "cube", "torus")  # cylinder and cone too
     task: Literal["body", "part"] = "body"  # what is asked for
     points: Count = 64  # of a cloud
     normals: bool = False  # give the normal of the surface at each point

@@ -31,7 +31,8 @@ def blocks(config: Blocks, context: Context) -> Splits:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         edges = stochastic_blockmodel_graph(sizes, chances)
-    means = config.shift * torch.sign(torch.randn(config.blocks, config.features, generator=generator))
+    means = torch.randn(config.blocks, config.features, generator=generator)
+    means = config.shift * means / means.norm(dim=1, keepdim=True)
     if config.blocks == 2:
         means[1] = -means[0]
     x = means[y] + torch.randn(config.nodes, config.features, generator=generator)

@@ -64,7 +64,9 @@ def _torn(faces: Faces) -> list[str]:
 def octahedron() -> tuple[Tensor, list[list[int]]]:
     """Corners (6, 3) and eight faces."""
     corners = torch.cat((torch.eye(3), -torch.eye(3)))
-    return corners, [[a, b, c] for a in (0, 3) for b in (1, 4) for c in (2, 5)]
+    sides = [[a, b, c] for a in (0, 3) for b in (1, 4) for c in (2, 5)]
+    # Counter-clockwise as seen from outside: a mirrored side is turned around.
+    return corners, [side[::-1] if sum(corner >= 3 for corner in side) % 2 else side for side in sides]
 
 
 def torus(around: int, through: int, thickness: float = 0.4) -> tuple[Tensor, list[list[int]]]:
@@ -82,10 +84,70 @@ def sheet(rows: int, columns: int) -> tuple[Tensor, list[list[int]]]:
     return flat, _triangles(rows, columns, closed=False)
 
 
-def bent(corners: Tensor, radius: float) -> Tensor:
-    """A flat sheet rolled around a cylinder along its first axis: no length on it changes."""
-    angle = corners[:, 0] / radius
-    return torch.stack((radius * angle.sin(), corners[:, 1], radius * (1 - angle.cos())), 1)
+def bent(corners: Tensor, angle: float) -> Tensor:
+    """A flat sheet folded by an angle at each of its lines: every triangle keeps its shape."""
+    lines, number = torch.unique(corners[:, 0], sorted=True, return_inverse=True)
+    turns = angle * torch.arange(len(lines) - 1, dtype=corners.dtype)
+    steps = lines.diff()
+    begin = torch.zeros(1, dtype=corners.dtype)
+    along = torch.cat((begin, (steps * turns.cos()).cumsum(0)))
+    up = torch.cat((begin, (steps * turns.sin()).cumsum(0)))
+    return torch.stack((along[number], corners[:, 1], up[number]), 1)
+
+
+def lengths(corners: Tensor, edges: Tensor) -> Tensor:
+    """The length of every edge: (edges,)."""
+    return (corners[edges[0]] - corners[edges[1]]).norm(dim=1)
+
+
+def areas(corners: Tensor, faces: Faces) -> Tensor:
+    """The area of every triangle, of corners in two or three dimensions."""
+    if corners.shape[1] == 2:
+        corners = torch.cat((corners, torch.zeros_like(corners[:, :1])), 1)
+    a, b, c = (corners[torch.tensor([face[i] for face in faces])] for i in range(3))
+    return torch.linalg.cross(b - a, c - a).norm(dim=1) / 2
+
+
+def normals(corners: Tensor, faces: Faces) -> Tensor:
+    """The normal at every corner: that of its faces, the large ones more."""
+    numbers = torch.tensor([list(face) for face in faces])
+    a, b, c = (corners[numbers[:, i]] for i in range(3))
+    each = torch.linalg.cross(b - a, c - a)
+    summed = torch.zeros_like(corners)
+    for i in range(3):
+        summed = summed.index_add(0, numbers[:, i], each)
+    return summed / summed.norm(dim=1, keepdim=True)
+
+
+def field_index(corners: Tensor, faces: Faces, field: Tensor) -> tuple[Tensor, float]:
+    """How often a field of tangents (corners, 3) turns around in each face, and the sum over all.
+
+    Where it turns there is a place without a direction. The sum is Euler's number, whatever the field: 2 on a
+    sphere, so that every field has such a place.
+    """
+    normal = normals(corners, faces)
+    helper = torch.eye(3, dtype=corners.dtype)[normal.abs().argmin(1)]
+    first = torch.linalg.cross(normal, helper)
+    first = first / first.norm(dim=1, keepdim=True)
+    second = torch.linalg.cross(normal, first)
+
+    def direction(at: Tensor, vector: Tensor) -> Tensor:
+        return torch.atan2((vector * second[at]).sum(1), (vector * first[at]).sum(1))
+
+    def principal(angle: Tensor) -> Tensor:
+        return torch.atan2(angle.sin(), angle.cos())
+
+    numbers = torch.tensor([list(face) for face in faces])
+    turned = curved = torch.zeros(len(numbers), dtype=corners.dtype)
+    for i in range(3):
+        a, b = numbers[:, i], numbers[:, (i + 1) % 3]
+        edge = corners[b] - corners[a]
+        carried = direction(b, edge) - direction(a, edge)  # what a direction becomes along the edge
+        turned = turned + principal(direction(b, field[b]) - direction(a, field[a]) - carried)
+        curved = curved + carried
+    # Around a face a direction comes back turned by its curvature.
+    found = (turned + principal(curved)) / (2 * torch.pi)
+    return found, float(found.sum())
 
 
 def sphere(halvings: int) -> tuple[Tensor, list[list[int]]]:

@@ -38,6 +38,7 @@ class Transform(nn.Module):
 class Last:
     """The matrices that were predicted last; of no copy and no state."""
 
+    wanted = False  # by a trick, which takes them away again
     matrices: Tensor | None = None
 
     def __deepcopy__(self, memo: Any) -> Last:
@@ -103,8 +104,10 @@ class PointNet(nn.Module):
             x = torch.cat([part @ matrices for part in parts], -1)
         local = self.first(x, there)
         if self.turn_features is not None:
-            self.predicted.matrices = self.turn_features(local, there)
-            local = local @ self.predicted.matrices
+            matrices = self.turn_features(local, there)
+            if self.predicted.wanted:
+                self.predicted.matrices = matrices
+            local = local @ matrices
         return local, self.second(local, there)
 
 
@@ -128,11 +131,13 @@ class OrthogonalTransformTrick(Trick):
                 "  expected: model: {name: pointnet, transform_features: true}"
             )
         self.last = model.predicted
+        self.last.wanted = self.weight > 0
 
     def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
         if self.weight == 0 or self.last is None or self.last.matrices is None:
             return loss
-        return loss + self.weight * orthogonality(self.last.matrices)
+        matrices, self.last.matrices = self.last.matrices, None
+        return loss + self.weight * orthogonality(matrices)
 
     def formula(self, loss: str) -> str:
         return f"{loss} + {self.weight:g} ||I - A A^T||^2" if self.weight else loss
