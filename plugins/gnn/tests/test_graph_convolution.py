@@ -82,8 +82,10 @@ def test_without_edges_it_is_a_network_on_every_node() -> None:
     assert (found.softmax(1).sum(1) - 1).abs().max() < 1e-6
 
 
-def trained(net: nn.Module, train: WholeGraph, test: WholeGraph, graph: bool = True) -> float:
-    """Accuracy after 150 steps of Adam."""
+def trained(
+    net: nn.Module, train: WholeGraph, test: WholeGraph, graph: bool = True, steps: int = 150
+) -> float:
+    """Accuracy after so many steps of Adam."""
     optimizer = torch.optim.Adam(net.parameters(), 0.01, weight_decay=5e-4)
     one, two = train.gather(torch.arange(len(train))), test.gather(torch.arange(len(test)))
 
@@ -91,7 +93,7 @@ def trained(net: nn.Module, train: WholeGraph, test: WholeGraph, graph: bool = T
         out: Tensor = net(*inputs) if graph else net(inputs[0][inputs[2]])
         return out
 
-    for _ in range(150):
+    for _ in range(steps):
         optimizer.zero_grad()
         nn.functional.cross_entropy(answer(one.inputs), one.target).backward()  # type: ignore[arg-type]
         optimizer.step()
@@ -108,7 +110,8 @@ def test_communities_are_found_with_the_graph_not_without_it_and_not_by_sixteen_
         sizes: dict[str, Any] = {"features": 8, "outputs": 2, "fixed": True, "nodes": 200, "seed": seed}
         shallow.append(trained(model("gcn", **sizes), splits.train, splits.test))
         if seed == 0:
-            deep.append(trained(model("gcn", hidden=(16,) * 15, **sizes), splits.train, splits.test))
+            net = model("gcn", hidden=(16,) * 15, **sizes)
+            deep.append(trained(net, splits.train, splits.test, steps=60))
         torch.manual_seed(seed)
         mlp = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
         alone.append(trained(mlp, splits.train, splits.test, graph=False))

@@ -23,11 +23,7 @@ class Planetoid:
     root: str | None = None  # folder that holds, or will hold, DATASET/raw; null: planetoid of PEGBOARD_DATA
     normalize: bool = True  # divide the words of a paper by their number
     graph: bool = True  # give the graph; false: papers by themselves, for contrast
-    fanouts: Solid = Literal["sphere", "torus", "cube", "sheet"]
-
-
-Body = Literal["sphere", "cube", "torus", "cylinder", "cone"]
-Fanouts = None  # sample so many citations at each hop instead of the whole graph
+    fanouts: Fanouts = None  # sample so many citations at each hop instead of the whole graph
 
 
 @dataclass(frozen=True)

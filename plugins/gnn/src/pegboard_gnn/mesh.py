@@ -54,8 +54,8 @@ def _torn(faces: Faces) -> list[str]:
     for corner, pairs in sorted(around.items()):
         joined, rest = pairs[0], pairs[1:]
         while touching := [pair for pair in rest if pair & joined]:
-            joined = joined.union(*touching)
             rest = [pair for pair in rest if not pair & joined]
+            joined = joined.union(*touching)
         if rest:
             found.append(f"the faces at corner {corner} do not hang together")
     return found
@@ -97,7 +97,8 @@ def bent(corners: Tensor, angle: float) -> Tensor:
 
 def lengths(corners: Tensor, edges: Tensor) -> Tensor:
     """The length of every edge: (edges,)."""
-    return (corners[edges[0]] - corners[edges[1]]).norm(dim=1)
+    found: Tensor = torch.linalg.vector_norm(corners[edges[0]] - corners[edges[1]], dim=1)
+    return found
 
 
 def areas(corners: Tensor, faces: Faces) -> Tensor:
@@ -105,7 +106,8 @@ def areas(corners: Tensor, faces: Faces) -> Tensor:
     if corners.shape[1] == 2:
         corners = torch.cat((corners, torch.zeros_like(corners[:, :1])), 1)
     a, b, c = (corners[torch.tensor([face[i] for face in faces])] for i in range(3))
-    return torch.linalg.cross(b - a, c - a).norm(dim=1) / 2
+    found: Tensor = torch.linalg.vector_norm(torch.linalg.cross(b - a, c - a), dim=1) / 2
+    return found
 
 
 def normals(corners: Tensor, faces: Faces) -> Tensor:
@@ -116,7 +118,8 @@ def normals(corners: Tensor, faces: Faces) -> Tensor:
     summed = torch.zeros_like(corners)
     for i in range(3):
         summed = summed.index_add(0, numbers[:, i], each)
-    return summed / summed.norm(dim=1, keepdim=True)
+    found: Tensor = summed / torch.linalg.vector_norm(summed, dim=1, keepdim=True)
+    return found
 
 
 def field_index(corners: Tensor, faces: Faces, field: Tensor) -> tuple[Tensor, float]:

@@ -53,7 +53,8 @@ class Ball(nn.Module):
         self.radius = radius
 
     def forward(self, u: Tensor) -> Tensor:
-        return (u.norm(dim=1, keepdim=True) <= self.radius).to(u.dtype)
+        away: Tensor = torch.linalg.vector_norm(u, dim=1, keepdim=True)
+        return (away <= self.radius).to(u.dtype)
 
 
 class PatchConv(MessagePassing):  # type: ignore[misc]

@@ -48,6 +48,8 @@ class PointNorm(nn.BatchNorm1d):
         variance = ((flat - mean).square() * weight).sum(0) / count
         assert self.running_mean is not None and self.running_var is not None
         with torch.no_grad():
+            if self.num_batches_tracked is not None:
+                self.num_batches_tracked.add_(1)
             rate = self.momentum or 0.1
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
             fair = variance * (count / (count - 1).clamp(min=1))
