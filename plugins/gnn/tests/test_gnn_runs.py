@@ -37,7 +37,7 @@ def test_all_five_tricks_act_on_a_network_on_graphs(tmp_path: Path) -> None:
             "label_smoothing": {"epsilon": 0.1},
             "distillation": {"teacher": teacher},
         }
-        plain = pegboard.load(pegboard.train(config(), root=tmp_path, quiet=True), which="last").state_dict()
+        plain = pegboard.load(teacher, which="last").state_dict()
         for key, fields in tricks.items():
             run = pegboard.train(config(regularizers={key: fields}), root=tmp_path, quiet=True)
             found = pegboard.load(run, which="last").state_dict()
@@ -80,7 +80,8 @@ def test_a_run_on_sampled_neighbourhoods_resumes_exactly(workers: int, tmp_path:
 
 def test_workers_change_no_number_of_a_run(tmp_path: Path) -> None:
     write_citations(tmp_path / "Cora" / "raw")
-    data = {"name": "planetoid", "root": str(tmp_path), "fanouts": [2, 1], "batch_size": 8}
+    data: dict[str, Any] = {"name": "planetoid", "root": str(tmp_path), "fanouts": [2, 1], "batch_size": 8}
+    data["eval_batch_size"] = 512
     with lean():
         runs = [
             pegboard.train(config(data={**data, "workers": n}), root=tmp_path / str(n), quiet=True)
@@ -177,3 +178,11 @@ def test_the_probe_of_smoothing_sees_nodes_become_alike(tmp_path: Path) -> None:
         name.rpartition("likeness_")[2]: value for name, value in run.figures.items() if "likeness_" in name
     }
     assert found["8"] > found["input"] and found["8"] > 0.9
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat", "gin", "message_passing", "cheb", "monet"])
+def test_a_step_on_batches_of_graphs_waits_for_no_device(model: str) -> None:
+    data = {"name": "cycles", "nodes": 11, "skips": [2, 3], "copies": 5, "batch_size": 4}
+    fields = {"name": model, "hidden": [4], "jump": "cat", "norm": "pair", "residual": True}
+    text = make_plan(check(config(data=data, model=fields)), read=True).explain()
+    assert "one step" in text and "not tried" not in text

@@ -195,7 +195,7 @@ def test_a_sum_that_was_learned_on_small_sets_holds_for_larger_ones() -> None:
     x, y = splits.train.inputs[0], splits.train.target
     for step in range(400):
         for group in optimizer.param_groups:
-            group["lr"] = 0.05 * (1 - step / 400)
+            group["lr"] = 0.3 * (1 - step / 400)
         optimizer.zero_grad()
         nn.functional.mse_loss(net(x), y).backward()
         optimizer.step()

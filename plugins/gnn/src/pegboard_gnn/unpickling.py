@@ -14,12 +14,14 @@ from pegboard import PegboardError
 ALLOWED = {
     ("numpy", "ndarray"), ("numpy", "dtype"),
     ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy.core.numeric", "_frombuffer"), ("numpy._core.numeric", "_frombuffer"),
     ("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar"),
     ("scipy.sparse.csr", "csr_matrix"), ("scipy.sparse._csr", "csr_matrix"),
     ("collections", "defaultdict"), ("collections", "OrderedDict"),
     ("__builtin__", "list"), ("builtins", "list"),
 }  # fmt: skip
 RENAMED = {
+    "numpy.core.numeric": "numpy._core.numeric",
     "numpy.core.multiarray": "numpy._core.multiarray",
     "scipy.sparse.csr": "scipy.sparse",
     "scipy.sparse._csr": "scipy.sparse",
