@@ -258,3 +258,31 @@ def test_accumulated_batches_of_graphs_weigh_by_graphs_not_by_nodes() -> None:
     batch = GraphSet.join(graphs(), torch.arange(12)).gather(torch.arange(5))
     assert Objective().mass(batch) == 5
     assert Objective().mass(Resident([torch.zeros(7, 2)]).gather(torch.arange(3))) == 3
+
+
+def test_nodes_of_one_graph_are_evaluated_at_once() -> None:
+    from pegboard.data import reading
+
+    graph = random_graph(12, 2)
+    source = WholeGraph(graph, torch.arange(12), torch.arange(12))
+    with reading(source, torch.arange(12), 5, 0) as batches:
+        assert [batch.samples for batch in batches] == [12]
+    with reading(Resident([torch.zeros(12, 1)]), torch.arange(12), 5, 0) as batches:
+        assert [batch.samples for batch in batches] == [5, 5, 2]
+
+
+def test_numbers_of_graphs_come_on_the_cpu() -> None:
+    from pegboard.engine.evaluate import reading_order
+
+    assert reading_order(GraphSet.join(graphs()), "meta").device.type == "cpu"
+    assert reading_order(WholeGraph(graphs()[0], torch.arange(2)), "meta").device.type == "meta"
+
+
+def test_to_repeat_so_many_waits_for_nothing_where_the_sum_is_said() -> None:
+    from pegboard.engine.waiting import Waits, looking
+
+    numbers, counts = torch.arange(3, device="meta"), torch.ones(3, dtype=torch.int64, device="meta")
+    with looking():
+        assert torch.repeat_interleave(numbers, counts, output_size=7).shape == (7,)
+        with pytest.raises(Waits):
+            torch.repeat_interleave(numbers, counts)
