@@ -24,6 +24,13 @@ class Batch(NamedTuple):
     weight: Tensor | None = None  # (batch,) weight of each sample, None for all equal
     rows: Tensor | None = None  # (batch,) number of each sample in its split
 
+    @property
+    def samples(self) -> int:
+        """How many samples it has: of graphs the first input does not tell."""
+        return len(
+            self.rows if self.rows is not None else self.inputs[0] if self.target is None else self.target
+        )
+
 
 # What an optimizer's record may give besides `step`: gradients of all groups, then the rate of each group.
 Update = Callable[["Sequence[Tensor]", "Sequence[float | Tensor]"], None]
@@ -37,7 +44,9 @@ class Source(Protocol):
     an evaluation and of the run. One whose samples differ
     in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
     CPU too; and `padded(spec)`, the same samples all as long as the spec says. One that has tensors `weight`
-    and `target` of all its samples need not be read to draw by them.
+    and `target` of all its samples need not be read to draw by them. One whose batches differ in shape has
+    `varied = True` and gets its numbers on the CPU; one where any samples cost as much as all of them, as
+    nodes of one graph, has `whole = True` and is evaluated at once.
     """
 
     def __len__(self) -> int:
@@ -153,7 +162,7 @@ class Objective:
 
     def mass(self, batch: Batch) -> Tensor | float:
         """How much a batch counts in the mean over an evaluation: the sum of its weights, or its samples."""
-        return len(batch.inputs[0]) if batch.weight is None else batch.weight.sum()
+        return batch.samples if batch.weight is None else batch.weight.sum()
 
     def metrics(self) -> dict[str, Metric]:
         """Fresh metrics besides the loss, each updated with (output, target) of an evaluation."""

@@ -153,7 +153,7 @@ class Trained:
                     columns = self._worded(forward(*batch.inputs).float().cpu(), batch)
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
-                done += len(batch.inputs[0])
+                done += batch.samples
                 advance(done)
         if getattr(source, "lengths", None) is None:
             return found

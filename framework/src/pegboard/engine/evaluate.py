@@ -38,7 +38,8 @@ def reading_order(source: Source, device: str, by_length: bool = True) -> Tensor
     """Every number once: in order, or by length where samples differ in it, which saves padding."""
     lengths = getattr(source, "lengths", None)
     if lengths is None:
-        return torch.arange(len(source), device="cpu" if hasattr(source, "begin") else device)
+        on_cpu = hasattr(source, "begin") or getattr(source, "varied", False)
+        return torch.arange(len(source), device="cpu" if on_cpu else device)
     if not by_length:
         return torch.arange(len(source))
     return torch.argsort(lengths, descending=True, stable=True)  # the largest batch first: if it fits, all do

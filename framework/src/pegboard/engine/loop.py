@@ -106,7 +106,8 @@ class Loop:
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
         if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
             return Groups(Batches(order, size), together)
-        if getattr(source, "lengths", None) is None:  # numbers stay where lengths are
+        # Numbers stay where lengths and sizes are.
+        if getattr(source, "lengths", None) is None and not getattr(source, "varied", False):
             order = order.to(self.assembly.device)
         parts = torch.split(order, size)
         return [parts[i : i + together] for i in range(0, len(parts), together)]

@@ -95,11 +95,11 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     def gradients(batches: Sequence[Batch]) -> tuple[Tensor, Grads]:
         total: Tensor | None = None
         grads: Grads = []
-        rows = sum([len(b.inputs[0]) for b in batches]) if len(batches) > 1 else 0
+        rows = sum([b.samples for b in batches]) if len(batches) > 1 else 0
         for batch in batches:
             loss = forward(batch)
             if rows:  # the sum over batches is the gradient of the mean over all their samples
-                loss = loss * (len(batch.inputs[0]) / rows)
+                loss = loss * (batch.samples / rows)
             if lean:
                 found = derivatives(loss)
                 grads = [_sum(a, b) for a, b in zip(grads, found, strict=True)] if grads else list(found)
@@ -205,11 +205,11 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         assert guard is not None
         total: Tensor | None = None
         grads: list[Tensor] = []
-        rows = sum([len(b.inputs[0]) for b in batches])
+        rows = sum([b.samples for b in batches])
         for batch in batches:
             loss = forward(batch)
             if len(batches) > 1:
-                loss = loss * (len(batch.inputs[0]) / rows)
+                loss = loss * (batch.samples / rows)
             found = torch.autograd.grad(loss, params)
             grads = torch._foreach_add(grads, found) if grads else list(found)  # type: ignore[assignment]
             total = loss.detach() if total is None else total + loss.detach()

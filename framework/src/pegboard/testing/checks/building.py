@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import math
@@ -11,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
+from ...specs import Asked
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ...contracts import Batch, Source, Splits
+    from ...specs import DataSpec
 
 BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
 
@@ -173,13 +176,20 @@ def splits_are_sound(subject: Subject) -> None:
         last = len(source) - 1
         some = _rows(source, [0, last, last // 2])
         turned = _rows(source, [last // 2, 0])
-        if not hasattr(source, "lengths") and list(unequal(_picked(some, [2, 0]), _picked(turned, [0, 1]))):
+        pieces = [_picked(some, [2, 0], splits.spec), _picked(turned, [0, 1], splits.spec)]
+        if getattr(source, "lengths", None) is None and list(unequal(*pieces)):
             raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
         _like_spec(subject, name, some, splits)
 
 
-def _picked(batch: Batch, rows: list[int]) -> list[Any]:
-    return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
+def _picked(batch: Batch, rows: list[int], spec: DataSpec) -> list[Any]:
+    """Some samples of a batch: of graphs their nodes, of nodes in graphs their features."""
+    if all(s.counted for s in spec.inputs):
+        return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
+    x, last = batch.inputs[0], batch.inputs[-1]
+    asked = isinstance(spec.inputs[-1], Asked)
+    nodes = [x[last[row]] if asked else x[last[row] : last[row + 1]] for row in rows]
+    return [nodes, *(None if t is None else t[rows] for t in (batch.target, batch.weight))]
 
 
 def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> None:
@@ -190,7 +200,7 @@ def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> Non
                 raise Failed(f"{subject.what}: the target of {name!r} does not fit its spec {splits.spec}")
             continue
         example = spec.example(3, "cpu")
-        wide = tensor.dim() == example.dim() and tensor.shape[0] == 3
+        wide = tensor.dim() == example.dim() and (tensor.shape[0] == len(example) or not spec.counted)
         if not wide or tensor.is_floating_point() != example.is_floating_point():
             raise Failed(
                 f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
@@ -254,12 +264,12 @@ def draws_its_samples(subject: Subject) -> None:
             f"its record has no function `plot`, and the core does not draw {splits.spec.inputs[0]}"
         )
     rows, figure = range(min(len(splits.train), 64)), Figure()
-    before = [None if t is None else t.clone() for t in _picked(_rows(splits.train, rows), [*rows])]
+    before = copy.deepcopy(_picked(_rows(splits.train, rows), [*rows], splits.spec))
     (plot or draw_by_spec)(splits, figure)
     if not any(axes.has_data() for axes in figure.axes):
         raise Failed(f"{subject.what}: its function `plot` draws nothing on the figure that it is given")
     figure.savefig(io.BytesIO(), dpi=30)
-    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows]))):
+    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows], splits.spec))):
         raise Failed(f"{subject.what}: its function `plot` changes the samples")
 
 
@@ -371,7 +381,6 @@ def measures_the_same_twice(subject: Subject) -> None:
 @check("probe")
 def knows_the_optimum(subject: Subject) -> None:
     """A reference leaves the model as it is, and its optimum is a model like it that is nowhere worse."""
-    import copy
 
     import torch
 
