@@ -16,7 +16,7 @@ from .config.alone import insist_on_fit
 from .config.nodes import Chosen
 from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from .data import Resident, place, reading
-from .engine.evaluate import eval_mode, evaluate, reading_order
+from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_order
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model, restore
@@ -74,7 +74,7 @@ class Trained:
         metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
         return evaluate(
             self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision,
-            workers=self.workers,
+            workers=self.workers, seed=self.plan.settings.seed,
         )  # fmt: skip
 
     def probe(
@@ -116,7 +116,9 @@ class Trained:
         if kept is not None:
             return kept
         splits = self.splits
-        return None if splits.encode is None else Codec(splits.encode, splits.columns, splits.decode)
+        if splits.encode is None:
+            return None
+        return Codec(splits.encode, splits.columns, splits.decode, splits.invert)
 
     @property
     def translates(self) -> bool:
@@ -140,16 +142,17 @@ class Trained:
         order = reading_order(source, self.device)
         found: dict[str, list[Any]] = {}
         forward = self.precision.wrap(self.model)
-        with eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
+        stream = private_rng(self.plan.settings.seed, "evaluate", device=self.device)
+        with stream, eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
             done = 0
             for batch in batches:
                 if self.translates:
                     columns = self._translated(batch, how or Decoding(length=self.longest, temperature=0.0))
                 else:
-                    output = forward(*batch.inputs).float().cpu()
-                    columns = worded(
-                        self.objective.predict(output), batch.inputs, self.plan.spec, self._decode()
-                    )
+                    said = self.objective.predict(on_cpu(forward(*batch.inputs)))
+                    if not said:
+                        raise PegboardError(self._silent())
+                    columns = worded(said, batch.inputs, self.plan.spec, self._decode())
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
                 done += len(batch.inputs[0])
@@ -158,6 +161,12 @@ class Trained:
             return found
         back = torch.argsort(order).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}
+
+    def _silent(self) -> str:
+        settings, part = self.plan.settings, self.plan.objective.entry.part
+        model: Any = settings.model.entry.part
+        hint = "\nwhat it generates: pegboard sample" if model.samples else ""
+        return f"objective {part.name!r} of {self.ref} says nothing of a single sample{hint}"
 
     def _decode(self) -> Decode | None:
         """What makes a text of symbols, where the target is text."""

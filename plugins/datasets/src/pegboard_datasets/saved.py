@@ -43,6 +43,11 @@ class Form:
         vocabulary = self.texts[number]
         return written(symbols, vocabulary, number_of(END, vocabulary.symbols))
 
+    @property
+    def invert(self) -> Callable[[Tensor], Tensor] | None:
+        """What makes of the first input again what it was before it was scaled, where that is known."""
+        return None
+
     def state(self, keep: Keep) -> dict[str, Any]:
         """All that it knows, as JSON holds it."""
         raise NotImplementedError
@@ -50,7 +55,7 @@ class Form:
     @property
     def codec(self) -> Codec:
         """What the core asks of it."""
-        return Codec(self.encode, self.columns, self.decode if self.writes else None)
+        return Codec(self.encode, self.columns, self.decode if self.writes else None, self.invert)
 
     def fields(self) -> dict[str, Any]:
         """What it gives to splits."""
