@@ -7,10 +7,10 @@ nothing. `assemble` builds its objects on a device: on `meta` to explain, on a r
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -337,7 +337,11 @@ def _owners(plan: Plan, model: nn.Module, objective: Callable[[], Objective]) ->
 
     def near(peg: Sequence[str], player: str) -> int:
         """How many modules around the peg are around a parameter of the player too."""
-        return max((len(os.path.commonprefix([peg, name])) for name in homes[player]), default=0)
+        found = 0
+        for name in homes[player]:
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(peg, name, strict=False))
+            found = max(found, sum(1 for _ in alike))
+        return found
 
     found = ((name, name.split(".")) for name, _ in pegs.find(model))
     return {name: max(homes, key=lambda player: near(parts, player)) for name, parts in found}

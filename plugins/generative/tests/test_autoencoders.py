@@ -208,7 +208,7 @@ def test_codes_get_sparser_with_the_penalty(fit: Fit, curve: Curve) -> None:
 @pytest.mark.catalogue("T027", "T028")
 def test_two_means_on_a_line() -> None:
     def means(values: list[float]) -> tuple[list[float], list[int], float]:
-        x = torch.tensor(values).unsqueeze(1)
+        x = torch.tensor(values, dtype=torch.float32).unsqueeze(1)
         model = KMeans((1,), 2).train()
         optimizer = torch.optim.SGD(model.parameters(), 0.5)
         for _ in range(100):

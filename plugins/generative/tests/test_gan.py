@@ -9,7 +9,7 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import Batch, ConfigError
+from pegboard import Batch, PegboardError
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 from pegboard_generative import configs
 from pegboard_generative.functional import discriminator_loss, generator_loss, jensen_shannon
@@ -190,7 +190,7 @@ def test_where_nobody_is_told_labels_smoothing_says_so(variant: str) -> None:
     given = config(
         objective={"name": "adversarial", "variant": variant}, regularizers={"label_smoothing": {}}
     )
-    with pytest.raises(ConfigError, match=f"discriminator of {variant} is told no labels"):
+    with pytest.raises(PegboardError, match=f"discriminator of {variant} is told no labels"):
         pegboard.plan(given)
 
 

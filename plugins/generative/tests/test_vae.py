@@ -24,6 +24,10 @@ def elbo(dimensions: int = 20, **fields: Any) -> ElboLoss:
     return ElboLoss(configs.Elbo(**fields), dimensions)
 
 
+def _trace(matrix: Tensor) -> Tensor:
+    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
 class LinearGaussian:
     """x = W z + noise, of which everything is known."""
 
@@ -51,10 +55,10 @@ class LinearGaussian:
     def elbo(self, x: Tensor, q: distributions.MultivariateNormal) -> Tensor:
         """E_q log p(x, z) + entropy, in closed form."""
         mean, covariance = q.mean, q.covariance_matrix
-        square = (x - mean @ self.w.T).square().sum(-1) + torch.trace(self.w @ covariance @ self.w.T)
+        square = (x - mean @ self.w.T).square().sum(-1) + _trace(self.w @ covariance @ self.w.T)
         d = len(self.w)
         likely = -0.5 * square / self.noise**2 - d * math.log(self.noise) - d / 2 * math.log(2 * math.pi)
-        prior = -0.5 * (mean.square().sum(-1) + torch.trace(covariance)) - self.k / 2 * math.log(2 * math.pi)
+        prior = -0.5 * (mean.square().sum(-1) + _trace(covariance)) - self.k / 2 * math.log(2 * math.pi)
         found: Tensor = likely + prior + q.entropy()
         return found
 

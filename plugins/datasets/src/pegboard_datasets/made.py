@@ -117,7 +117,7 @@ def mixture_centres(side: int, spacing: float) -> Tensor:
 
 
 def checkerboard(samples: int, cells: int = 4, size: float = 4.0, *, generator: Generator) -> Points:
-    """Points that are uniform on the dark cells of a board of `cells` x `cells` around 0, a class for each."""
+    """Points that are uniform on the dark cells of a board around 0, a class for each cell."""
     dark = torch.tensor([(i, j) for i in range(cells) for j in range(cells) if (i + j) % 2 == 0])
     y = torch.randint(len(dark), (samples,), generator=generator)
     places = dark[y] + torch.rand(samples, 2, generator=generator)

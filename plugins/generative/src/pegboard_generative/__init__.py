@@ -114,8 +114,7 @@ def build_diffusion(config: Diffusion, context: Context) -> nn.Module:
 def build_hopfield(config: Hopfield, context: Context) -> nn.Module:
     from .hopfield import Hopfield as Module
 
-    fields = {**vars(config), "slots": config.slots or context.samples or 1}
-    return Module(checks.shape_of("hopfield", config, context), **fields)
+    return Module(checks.shape_of("hopfield", config, context), **vars(config))
 
 
 @hookimpl

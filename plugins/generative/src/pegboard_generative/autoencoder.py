@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .functional import bernoulli_log_likelihood
+from .functional import bernoulli_log_likelihood, wide
 from .nets import decoder, encoder
 
 KEPT = 0.99  # share of the statistics of codes that a training batch keeps
@@ -38,7 +38,7 @@ class Codes(nn.Module):
     def add(self, code: Tensor) -> None:
         """Take the codes of a training batch into the averages."""
         with torch.no_grad():
-            code = code.detach().float()
+            code = code.detach().to(self.mean.dtype)
             centred = code - code.mean(0)
             spread = centred.T @ centred / max(len(code) - 1, 1)
             self.mean.lerp_(code.mean(0), 1 - KEPT)
@@ -49,7 +49,7 @@ class Codes(nn.Module):
         """New codes (count, latent)."""
         held = self.weight.clamp(min=1e-12)
         values, vectors = torch.linalg.eigh(self.covariance / held)
-        noise = torch.randn(count, len(values), generator=generator, device=self.mean.device)
+        noise = torch.randn(count, len(values), generator=generator, device=self.mean.device).to(values)
         return self.mean / held + (noise * values.clamp(min=0).sqrt()) @ vectors.T
 
 
@@ -141,7 +141,7 @@ class Autoencoder(nn.Module):
 
 def squared_error(made: Tensor, x: Tensor) -> Tensor:
     """The mean square of the numbers of each sample: (batch,)."""
-    return (made - x).float().square().flatten(1).mean(1)
+    return wide(made - x).square().flatten(1).mean(1)
 
 
 def jacobian_square(code: Tensor, x: Tensor, create_graph: bool = True) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,28 +41,19 @@ def check_model(model: str, config: Any, facts: Facts) -> Iterator[Problem]:
     if getattr(config, "form", "dense") == "convolutional":
         if not isinstance(spec, Image):
             yield Problem(f"{spec} is no picture to convolve", "form", "dense, or data of pictures")
-        elif spec.height is not None and spec.width is not None:
-            if min(spec.height, spec.width) < 2 ** len(config.channels):
-                yield Problem(
-                    f"pictures of {spec.height}x{spec.width} cannot be halved {len(config.channels)} times",
-                    "channels",
-                    "fewer layers",
-                )
-    if (
-        model == "diffusion"
-        and isinstance(spec, Image)
-        and spec.height is not None
-        and spec.width is not None
-    ):
-        deepest = len(config.levels) - 1
-        if min(spec.height, spec.width) < 2**deepest:
-            yield Problem(
-                f"pictures of {spec.height}x{spec.width} cannot be halved {deepest} times",
-                "levels",
-                "fewer levels",
-            )
+        elif smallest(spec) < 2 ** len(config.channels):
+            found = f"pictures of {spec.height}x{spec.width} cannot be halved {len(config.channels)} times"
+            yield Problem(found, "channels", "fewer layers")
+    if model == "diffusion" and isinstance(spec, Image) and smallest(spec) < 2 ** (len(config.levels) - 1):
+        found = f"pictures of {spec.height}x{spec.width} cannot be halved {len(config.levels) - 1} times"
+        yield Problem(found, "levels", "fewer levels")
     if isinstance(config, Flow) and spec.size == 1:
         yield Problem("a coupling needs two numbers, and samples have one", "", "samples of at least two")
+
+
+def smallest(spec: Image) -> float:
+    """The shorter side of a picture; without end where that is not known yet."""
+    return min(math.inf if n is None else n for n in (spec.height, spec.width))
 
 
 def shape_of(model: str, config: Any, context: Context) -> tuple[int, ...]:

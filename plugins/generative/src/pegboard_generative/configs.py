@@ -104,7 +104,7 @@ class Hopfield:
     kind: Literal["binary", "dense", "continuous"] = "binary"
     power: Annotated[int, Ge(2)] = 3  # dense: of the overlap
     beta: Annotated[float, Gt(0)] = 1.0  # continuous: sharpness of the softmax
-    slots: Size | None = None  # dense, continuous: patterns there is room for; null: the training samples
+    slots: Size = 100  # dense, continuous: patterns there is room for, one for each training sample
     sweeps: Size = 20  # most rounds over all neurons, or updates of the whole state where continuous
 
 

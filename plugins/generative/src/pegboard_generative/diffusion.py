@@ -11,6 +11,7 @@ from pegboard import Peg
 from torch import Tensor, nn
 from torch.nn import functional
 
+from .functional import wide
 from .nets import Dense
 
 
@@ -137,7 +138,7 @@ class Points(nn.Module):
 class Diffusion(nn.Module):
     """A network that finds the noise in samples; further arguments are the fields of the config `Diffusion`.
 
-    `forward(x)` draws a step and a noise for each sample and gives the error; `noise(x, time)` is the network.
+    `forward(x)` draws a step and a noise for each sample and gives the error; `noise(x, time)` finds it.
     """
 
     signal: Tensor
@@ -175,7 +176,7 @@ class Diffusion(nn.Module):
         time = torch.randint(self.steps, (len(x),), device=x.device)
         noise = torch.randn_like(x)
         found = self.noise(self.noised(x, time, noise), time)
-        return Denoised((found - noise).float().square().flatten(1).mean(1), time)
+        return Denoised(wide(found - noise).square().flatten(1).mean(1), time)
 
     def noised(self, x: Tensor, time: Tensor, noise: Tensor) -> Tensor:
         """Samples after so many steps, at once."""
@@ -199,7 +200,7 @@ class Diffusion(nn.Module):
         for place, time in enumerate(times):
             now = self.signal[time]
             then = self.signal[times[place + 1]] if place + 1 < len(times) else torch.ones_like(now)
-            noise = self.noise(x, torch.full((len(x),), time, device=x.device)).float()
+            noise = wide(self.noise(x, torch.full((len(x),), time, device=x.device)))
             # Beyond what training showed a first guess would only grow.
             clean = ((x - (1 - now).sqrt() * noise) / now.sqrt()).clamp(self.low, self.high)
             noise = (x - now.sqrt() * clean) / (1 - now).sqrt()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .functional import standard_log_density
+from .functional import standard_log_density, wide
 from .nets import Dense, activation
 
 LIMIT = 3.0  # of the logarithm of a factor
@@ -44,7 +44,7 @@ class Coupling(nn.Module):
 
     def _map(self, x: Tensor, inverse: bool) -> tuple[Tensor, Tensor]:
         free = 1 - self.mask
-        given = self.net(x * self.mask).float()
+        given = wide(self.net(x * self.mask))
         if self.kind == "affine":
             log_scale, shift = LIMIT * torch.tanh(given[..., 0] / LIMIT), given[..., 1]
             if inverse:
@@ -147,7 +147,7 @@ class Flow(nn.Module):
 
     def forward(self, x: Tensor) -> Likely:
         z, total = self.transform(x)
-        return Likely(standard_log_density(z.float()) + total)
+        return Likely(standard_log_density(wide(z)) + total)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.transform(x)[0]

@@ -11,6 +11,11 @@ from torch.nn import functional
 LOG_2_PI = math.log(2 * math.pi)
 
 
+def wide(x: Tensor) -> Tensor:
+    """The same numbers with at least single precision, which sums over many of them need."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def mean_of(each: Tensor, weight: Tensor | None = None) -> Tensor:
     """The mean of numbers (batch,), by the weight of each sample where there is one."""
     return each.mean() if weight is None else (each * weight).sum() / weight.sum()
@@ -28,14 +33,14 @@ def reparametrize(mean: Tensor, log_variance: Tensor) -> Tensor:
 
 def bernoulli_log_likelihood(logits: Tensor, x: Tensor) -> Tensor:
     """log p(x) of numbers from 0 to 1 (batch, ...), each a share of ones: (batch,)."""
-    each = functional.binary_cross_entropy_with_logits(logits.float(), x.float(), reduction="none")
+    each = functional.binary_cross_entropy_with_logits(wide(logits), wide(x), reduction="none")
     return -each.flatten(1).sum(1)
 
 
 def gaussian_log_likelihood(mean: Tensor, x: Tensor, log_deviation: Tensor | float) -> Tensor:
     """log N(x; mean, deviation^2) of samples (batch, ...): (batch,)."""
     log_deviation = torch.as_tensor(log_deviation)
-    scaled = (x.float() - mean.float()) * (-log_deviation).exp()
+    scaled = (wide(x) - wide(mean)) * (-log_deviation).exp()
     each = -0.5 * scaled.square() - log_deviation - 0.5 * LOG_2_PI
     return each.flatten(1).sum(1)
 
@@ -59,7 +64,7 @@ def bits_per_dimension(nats: Tensor, dimensions: int) -> Tensor:
 
 def energy_distance(x: Tensor, y: Tensor) -> Tensor:
     """2 E|X - Y| - E|X - X'| - E|Y - Y'| of two sets of samples (count, ...); 0 where they are alike."""
-    x, y = x.flatten(1).float(), y.flatten(1).float()
+    x, y = wide(x.flatten(1)), wide(y.flatten(1))
     within = [torch.cdist(s, s).sum() / max(len(s) * (len(s) - 1), 1) for s in (x, y)]
     return 2 * torch.cdist(x, y).mean() - within[0] - within[1]
 

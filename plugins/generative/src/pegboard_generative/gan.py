@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from .functional import wide
 from .nets import Dense, Down, decoder
 
 _BOUNDS: dict[str, Callable[[Tensor], Tensor]] = {"sigmoid": torch.sigmoid, "tanh": torch.tanh}
@@ -42,7 +43,7 @@ class Gan(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         scores: Tensor = self.discriminator(x)
-        return scores.squeeze(1).float()
+        return wide(scores.squeeze(1))
 
     def decode(self, code: Tensor) -> Tensor:
         made: Tensor = self.generator(code)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .autoencoder import Coded, squared_error
 
@@ -31,8 +30,8 @@ class KMeans(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """A one in the place of the nearest centre: (batch, clusters)."""
-        nearest = torch.cdist(x.flatten(1), self.centres).argmin(1)
-        return functional.one_hot(nearest, len(self.centres)).to(x.dtype)
+        nearest = torch.cdist(x.flatten(1), self.centres).argmin(1, keepdim=True)
+        return (nearest == torch.arange(len(self.centres), device=x.device)).to(x.dtype)
 
     def decode(self, code: Tensor) -> Tensor:
         return (code @ self.centres).unflatten(1, self.shape)
@@ -52,7 +51,7 @@ class KMeans(nn.Module):
         away = torch.full((len(rows),), math.inf, device=x.device)
         for _ in range(len(self.centres) - 1):
             away = torch.minimum(away, (rows - spread[-1]).square().sum(1))
-            spread.append(rows[away.argmax()])
+            spread.append(rows.index_select(0, away.argmax().unsqueeze(0))[0])
         self.centres.copy_(torch.where(self.begun, self.centres, torch.stack(spread)))
         self.begun.fill_(True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,9 +21,10 @@ from .functional import (
     gaussian_kl,
     generator_loss,
     mean_of,
+    wide,
 )
 from .gan import gradient_norms
-from .hopfield import Hopfield, Stored, signs
+from .hopfield import Hopfield, Stored
 from .metrics import Mean, Several
 from .vae import Bounded, Vae
 
@@ -55,7 +57,7 @@ class ReconstructionLoss(Objective):
     def loss(self, output: Coded, target: Any, weight: Tensor | None = None) -> Tensor:
         loss = mean_of(output.error, weight)
         if self.sparse:
-            loss = loss + self.sparse * mean_of(output.code.float().abs().mean(1), weight)
+            loss = loss + self.sparse * mean_of(wide(output.code).abs().mean(1), weight)
         return loss
 
     def evaluate(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Coded]:
@@ -251,8 +253,6 @@ class LikelihoodLoss(Objective):
             between_0_and_1(splits, "objective.levels", "objective.levels=null")
 
     def metrics(self) -> dict[str, Metric]:
-        import math
-
         more = 0.0 if self.levels is None else math.log2(self.levels)  # bits that the scale took away
 
         def bits(output: Likely) -> Tensor:
@@ -303,8 +303,21 @@ class EnergyLoss(Objective):
     monitor = ("retrieval", "max")
 
     def __init__(self, config: configs.Energy) -> None:
-        self.flips = config.flips
+        self.flips, self.slots = config.flips, math.inf
         self.formula = "2/n sum_t energy(x_t)"
+
+    def players(self, model: nn.Module) -> list[Player]:
+        if isinstance(model, Hopfield) and model.kind != "binary":
+            self.slots = len(model.weight)
+            self.formula = "-sum_t x_t m_t"
+        return super().players(model)
+
+    def look(self, splits: Splits) -> None:
+        if len(splits.train) > self.slots:
+            raise PegboardError(
+                f"the memory has room for {self.slots} patterns, and there are {len(splits.train)} training "
+                f"samples\nmodel.slots={len(splits.train)}, or fewer samples: data.limit={self.slots}"
+            )
 
     def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:
         each = output.energy if weight is None else output.energy * weight
@@ -325,7 +338,7 @@ class EnergyLoss(Objective):
     def _place(self, model: Hopfield, output: Stored, batch: Batch) -> Tensor:
         """-sum x_t m_t, where every training sample has a slot: its gradient is the pattern itself."""
         assert batch.rows is not None
-        slots = model.weight[batch.rows % len(model.weight)]
+        slots = model.weight[batch.rows]
         return -(slots * output.state).sum()
 
     def recalled(self, model: Hopfield, x: Tensor, output: Stored) -> Recalled:
@@ -348,14 +361,3 @@ class EnergyLoss(Objective):
 
     def predict(self, output: Stored) -> dict[str, Tensor]:
         return {"energy": output.energy}
-
-
-__all__ = [
-    "AdversarialLoss",
-    "DenoisingLoss",
-    "ElboLoss",
-    "EnergyLoss",
-    "LikelihoodLoss",
-    "ReconstructionLoss",
-    "signs",
-]

@@ -14,6 +14,7 @@ from .functional import (
     gaussian_log_likelihood,
     reparametrize,
     standard_log_density,
+    wide,
 )
 from .nets import decoder, encoder
 
@@ -58,7 +59,7 @@ class Vae(nn.Module):
 
     def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the code of each sample."""
-        mean, log_variance = self.encoder(x).float().chunk(2, 1)
+        mean, log_variance = wide(self.encoder(x)).chunk(2, 1)
         return mean, log_variance.clamp(-FAR, FAR)
 
     def forward(self, x: Tensor) -> Bounded:
