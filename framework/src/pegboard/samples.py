@@ -112,8 +112,9 @@ class Generator:
 
     def __init__(self, trained: Trained, seed: int = 0) -> None:
         self.trained, self.seed, self.model = trained, seed, trained.model
-        self.part: Any = trained.plan.settings.model.entry.part
-        if not self.part.samples:
+        part: Any = trained.plan.settings.model.entry.part
+        self.part = part
+        if not part.samples:
             raise PegboardError(f"the model {self.part.name!r} of {trained.ref} generates no samples")
         self.spec = trained.plan.spec.inputs[0]
 
@@ -144,7 +145,7 @@ class Generator:
         encode, decode = self._need("reconstruct", "encode", "decode")
         x = self._inputs(count, split)
         made, columns = decode(encode(x)), min(len(x), STEPS)
-        lines = zip(x.split(columns), made.split(columns), strict=True)
+        lines = zip(torch.split(x, columns), torch.split(made, columns), strict=True)
         return torch.cat([part for line in lines for part in line]), columns
 
     def _codes(self, kind: str, count: int, split: str) -> tuple[Tensor, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import torch
 from pegboard import Batch, PegboardError
 from pegboard_generative import configs
 from pegboard_generative.autoencoder import Autoencoder, Pca, jacobian_square
-from pegboard_generative.kmeans import KMeans
 from pegboard_generative.objectives import ReconstructionLoss
 from pegboard_generative.probes import ComponentsReference, span_cosine
+from pegboard_mlp.kmeans import kmeans
 from torch import Tensor
 
 Fit = Callable[..., float]
@@ -208,37 +209,29 @@ def test_codes_get_sparser_with_the_penalty(fit: Fit, curve: Curve) -> None:
 @pytest.mark.catalogue("T027", "T028")
 def test_two_means_on_a_line() -> None:
     def means(values: list[float]) -> tuple[list[float], list[int], float]:
-        x = torch.tensor(values, dtype=torch.float32).unsqueeze(1)
-        model = KMeans((1,), 2).train()
-        optimizer = torch.optim.SGD(model.parameters(), 0.5)
-        for _ in range(100):
-            optimizer.zero_grad()
-            LOSS.evaluate(model, Batch((x,)))[0].backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-        cost = float(model(x).error.sum().detach())
-        return model.centres.flatten().tolist(), model.encode(x).argmax(1).tolist(), cost
+        x = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+        share = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+        centres = kmeans(x, share, 2, 5, torch.Generator().manual_seed(0))
+        away, which = (x - centres.T).square().min(1)
+        return sorted(centres.flatten().tolist()), which.tolist(), float(away.sum())
 
     centres, which, cost = means([1, 2, 10, 11])
-    assert sorted(round(c, 4) for c in centres) == [1.5, 10.5] and abs(cost - 1) < 1e-4
+    assert centres == pytest.approx([1.5, 10.5]) and cost == pytest.approx(1)
     assert which[0] == which[1] != which[2] == which[3]  # intervals
     for a in (-0.5, 0.5):
         _, which, cost = means([-1, 1, a])
-        assert abs(cost - 0.125) < 1e-4
-        assert which[2] == which[0 if a < 0 else 1]  # told apart by 0, which also tells the classes apart
+        assert cost == pytest.approx(0.125)
+        assert (
+            which[2] == which[0 if a < 0 else 1]
+        )  # what 0 tells apart, though the label of a may be another
     x = torch.tensor([1.0, 2, 10, 11])
     pairs = (x[:, None] - x).square().sum() / 8
     assert pairs == x.square().sum() - x.sum() ** 2 / 4 == 82
-
-
-def test_kmeans_trains_by_config(root: Path) -> None:
-    config = {
-        "data": {"name": "blobs", "samples": 300, "noise": 0.3, "seed": 1, "batch_size": "all"},
-        "model": {"name": "kmeans", "clusters": 3},
-        "optimizer": {"name": "sgd", "lr": 1.0},
-        "trainer": {"epochs": 40, "device": "cpu", "threads": 1},
-    }
-    run = pegboard.train(config, root=root, quiet=True)
-    assert run.summary["figures"]["test/error"] < 0.15
+    for seed in range(20):
+        points = torch.randn(7, generator=torch.Generator().manual_seed(seed)).tolist()
+        _, which, _ = means(points)
+        ordered = [w for _, w in sorted(zip(points, which, strict=True))]
+        assert sum(a != b for a, b in itertools.pairwise(ordered)) == 1  # clusters are intervals
 
 
 def test_numbers_outside_0_and_1_are_refused_before_training(root: Path) -> None:

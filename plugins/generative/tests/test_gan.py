@@ -165,7 +165,7 @@ def test_a_game_resumes_exactly(tmp_path: Path, precision: str) -> None:
 
 def test_each_player_has_settings_of_its_own() -> None:
     text = pegboard.plan(config()).explain()
-    lines = [line.split() for line in text.splitlines() if line.startswith(("discriminator", "generator"))]
+    lines = [line.split() for line in text.splitlines() if line.startswith(("discriminator ", "generator "))]
     assert [(line[0], line[3]) for line in lines] == [("discriminator", "0.001"), ("generator", "0.0005")]
 
 

@@ -170,7 +170,7 @@ def test_a_run_of_one_epoch_stores_patterns(kind: str, root: Path) -> None:
     run = pegboard.train(config, root=root, quiet=True)
     figures = run.summary["figures"]
     assert run.status == "finished" and figures["capacity/load"] == 6 / 64
-    assert figures["capacity/retrieval"] >= (0.99 if kind != "binary" else 0.0)
+    assert figures["capacity/overlap"] > (0.9 if kind != "binary" else 0.5)  # digits are much alike
     if kind == "binary":
         assert "capacity/crosstalk_variance" in figures
     else:

@@ -82,7 +82,7 @@ class VectorEncoder:
 
     def invert(self, x: Tensor) -> Tensor:
         """The numbers that became these vectors; places of categories stay as they are."""
-        parts = zip(self._widths, x.split([*self._widths.values()], 1), strict=True)
+        parts = zip(self._widths, torch.split(x, [*self._widths.values()], 1), strict=True)
         scalers = self._scalers
         return torch.cat([scalers[n].inverse(part) if n in scalers else part for n, part in parts], 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pegboard import (
@@ -33,7 +34,6 @@ from .configs import (
     Gan,
     Hopfield,
     ImportanceWeighted,
-    KMeans,
     Likelihood,
     Modes,
     Pca,
@@ -59,7 +59,6 @@ __all__ = [
     "Gan",
     "Hopfield",
     "ImportanceWeighted",
-    "KMeans",
     "Likelihood",
     "Modes",
     "Pca",
@@ -73,12 +72,6 @@ def build_pca(config: Pca, context: Context) -> nn.Module:
     from .autoencoder import Pca as Module
 
     return Module(checks.shape_of("pca", config, context), config.latent)
-
-
-def build_kmeans(config: KMeans, context: Context) -> nn.Module:
-    from .kmeans import KMeans as Module
-
-    return Module(checks.shape_of("kmeans", config, context), config.clusters)
 
 
 def build_autoencoder(config: Autoencoder, context: Context) -> nn.Module:
@@ -117,6 +110,11 @@ def build_hopfield(config: Hopfield, context: Context) -> nn.Module:
     return Module(checks.shape_of("hopfield", config, context), **vars(config))
 
 
+def _fields(given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Fields to try a part with, which need no files."""
+    return given
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     """All of them learn samples, whatever their target."""
@@ -124,7 +122,6 @@ def pegboard_models() -> list[Model[Any]]:
     small = {"latent": 2, "hidden": [8]}
     made: list[tuple[str, Any, Any, tuple[str, ...], dict[str, Any]]] = [
         ("pca", Pca, build_pca, (), {"latent": 2}),
-        ("kmeans", KMeans, build_kmeans, (), {"clusters": 2}),
         ("autoencoder", Autoencoder, build_autoencoder, sites, small),
         ("vae", Vae, build_vae, sites, small),
         ("gan", Gan, build_gan, sites, small),
@@ -148,7 +145,7 @@ def pegboard_models() -> list[Model[Any]]:
             pegs=pegs,
             samples=True,
             objective=checks.OBJECTIVES[name],
-            trial=lambda folder, fields=fields: fields,
+            trial=partial(_fields, fields),
         )
         for name, config, build, pegs, fields in made
     ]
@@ -243,6 +240,13 @@ def build_frechet(config: Frechet, context: Context) -> Probe:
     return FrechetProbe(config, context.seed)
 
 
+def trial_frechet(folder: Path) -> dict[str, Any]:
+    """A short run of a classifier."""
+    from pegboard.testing import partner_run
+
+    return {"classifier": str(partner_run(folder)), "samples": 40}
+
+
 def build_capacity(config: Capacity, context: Context) -> Probe:
     from .probes import CapacityProbe
 
@@ -272,6 +276,6 @@ def pegboard_probes() -> list[ProbePart[Any]]:
             build_entropy,
             check=lambda config, facts: checks.of_model("entropy", "flow", facts),
         ),
-        ProbePart("frechet", Frechet, build_frechet, check=checks.check_frechet),
+        ProbePart("frechet", Frechet, build_frechet, check=checks.check_frechet, trial=trial_frechet),
         ProbePart("capacity", Capacity, build_capacity, check=checks.check_capacity),
     ]

@@ -40,7 +40,7 @@ class Codes(nn.Module):
         with torch.no_grad():
             code = code.detach().to(self.mean.dtype)
             centred = code - code.mean(0)
-            spread = centred.T @ centred / max(len(code) - 1, 1)
+            spread = (centred.T @ centred).to(self.mean.dtype) / max(len(code) - 1, 1)
             self.mean.lerp_(code.mean(0), 1 - KEPT)
             self.covariance.lerp_(spread, 1 - KEPT)
             self.weight.lerp_(torch.ones_like(self.weight), 1 - KEPT)
@@ -50,7 +50,8 @@ class Codes(nn.Module):
         held = self.weight.clamp(min=1e-12)
         values, vectors = torch.linalg.eigh(self.covariance / held)
         noise = torch.randn(count, len(values), generator=generator, device=self.mean.device).to(values)
-        return self.mean / held + (noise * values.clamp(min=0).sqrt()) @ vectors.T
+        drawn: Tensor = self.mean / held + (noise * values.clamp(min=0).sqrt()) @ vectors.T
+        return drawn
 
 
 class Pca(nn.Module):
@@ -75,7 +76,8 @@ class Pca(nn.Module):
         return code
 
     def decode(self, code: Tensor) -> Tensor:
-        return (self.decoder(code) + self.mean).unflatten(1, self.shape)
+        made: Tensor = self.decoder(code) + self.mean
+        return made.reshape(-1, *self.shape)
 
     def forward(self, x: Tensor) -> Coded:
         code = self.encode(x)

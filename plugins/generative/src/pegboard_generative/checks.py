@@ -12,7 +12,6 @@ from .configs import Adversarial, Capacity, Energy, Flow, Frechet, Modes
 
 OBJECTIVES = {
     "pca": "reconstruction",
-    "kmeans": "reconstruction",
     "autoencoder": "reconstruction",
     "vae": "elbo",
     "gan": "adversarial",

@@ -23,13 +23,6 @@ class Pca:
 
 
 @dataclass(frozen=True)
-class KMeans:
-    """The shortest codes: each sample stands for the nearest of a few centres."""
-
-    clusters: Annotated[int, Ge(2)] = 8  # centres
-
-
-@dataclass(frozen=True)
 class Autoencoder:
     """A network to a short code and one back, trained to give what they read."""
 
@@ -169,10 +162,10 @@ class ImportanceWeighted:
 
 @dataclass(frozen=True)
 class Modes:
-    """Which clouds of a mixture in the plane samples of the model reach, and how evenly."""
+    """Which clouds of a mixture, or which classes of data, samples of the model reach, and how evenly."""
 
     samples: Size = 2500  # that are generated
-    within: Annotated[float, Gt(0)] = 4.0  # deviations from a centre within which a sample counts
+    within: Annotated[float, Gt(0)] = 4.0  # deviations from a centre, in the plane, within which one counts
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def spline(x: Tensor, given: Tensor, bound: float, inverse: bool = False) -> tup
     `given` (..., 3 bins - 1) holds widths, heights and inner slopes. Returns y and log dy/dx.
     """
     bins = (given.shape[-1] + 1) // 3
-    widths, heights, slopes = given.split([bins, bins, bins - 1], -1)
+    widths, heights, slopes = torch.split(given, [bins, bins, bins - 1], -1)
     xs, ys = (_knots(part, bound) for part in (widths, heights))
     # Slopes of 1 at the ends join the identity; shifted, so that numbers of 0 give a slope of 1 inside too.
     inner = LEAST + functional.softplus(slopes + math.log(math.expm1(1 - LEAST)))
@@ -157,7 +157,7 @@ class Flow(nn.Module):
         for layer in reversed(self.layers):
             assert isinstance(layer, Coupling)
             x, _ = layer.inverse(x)
-        return (x * self.log_scale.exp() + self.shift).unflatten(1, self.shape)
+        return (x * self.log_scale.exp() + self.shift).reshape(-1, *self.shape)
 
     def latent(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Normal codes."""

@@ -77,12 +77,14 @@ def frechet_distance(x: Tensor, y: Tensor) -> Tensor:
     (m, c), (n, d) = ((s.mean(0), torch.cov(s.T).reshape(s.shape[1], -1)) for s in (x.double(), y.double()))
     root = _root(c)
     cross = torch.linalg.eigvalsh(root @ d @ root).clamp(min=0).sqrt().sum()
-    return (m - n).square().sum() + c.trace() + d.trace() - 2 * cross
+    found: Tensor = (m - n).square().sum() + c.trace() + d.trace() - 2 * cross
+    return found
 
 
 def _root(matrix: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(matrix)
-    return (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    root: Tensor = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root
 
 
 def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Gan(nn.Module):
         return wide(scores.squeeze(1))
 
     def decode(self, code: Tensor) -> Tensor:
-        made: Tensor = self.generator(code)
+        made = wide(self.generator(code))
         return _BOUNDS[self.output](made) if self.output in _BOUNDS else made
 
     def latent(self, count: int, generator: torch.Generator | None = None) -> Tensor:
@@ -61,6 +61,6 @@ class Gan(nn.Module):
 
 def gradient_norms(score: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The length of the gradient of the score by each sample: (batch,), itself to be differentiated."""
-    x = x.detach().requires_grad_()
+    x = x.detach().requires_grad_().view_as(x)  # no leaf, which counters of operations cannot follow
     (slope,) = torch.autograd.grad(score(x).sum(), x, create_graph=True)
     return slope.flatten(1).square().sum(1).add(math.ulp(1.0)).sqrt()

@@ -155,7 +155,7 @@ class Hopfield(nn.Module):
 
     def decode(self, code: Tensor) -> Tensor:
         """What states of the memory are recalled as."""
-        return self.recall(code.unflatten(1, self.shape))
+        return self.recall(code.reshape(-1, *self.shape))
 
     def encode(self, x: Tensor) -> Tensor:
         return self.state(x)

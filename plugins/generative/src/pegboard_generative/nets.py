@@ -55,7 +55,7 @@ class Dense(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.head(self.body(self.input(x.flatten(1))))
-        return y if len(self.shape) == 1 else y.unflatten(1, self.shape)
+        return y if len(self.shape) == 1 else y.reshape(-1, *self.shape)
 
 
 def halved(size: int, times: int) -> list[int]:
@@ -113,7 +113,7 @@ class Up(nn.Module):
         self.body = nn.Sequential(*layers)
 
     def forward(self, code: Tensor) -> Tensor:
-        y: Tensor = self.body(self.first(self.head(self.input(code)).unflatten(1, self.start)))
+        y: Tensor = self.body(self.first(self.head(self.input(code)).reshape(-1, *self.start)))
         return y
 
 

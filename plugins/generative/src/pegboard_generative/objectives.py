@@ -64,7 +64,8 @@ class ReconstructionLoss(Objective):
         if not self.contractive or not torch.is_grad_enabled():
             output = model(*batch.inputs)
             return self.loss(output, batch.target, batch.weight), output
-        x = batch.inputs[0].detach().requires_grad_()
+        (x,) = batch.inputs
+        x = x.detach().requires_grad_().view_as(x)  # no leaf, which counters of operations cannot follow
         output = model(x)
         slopes = jacobian_square(output.code, x)
         loss = self.loss(output, batch.target, batch.weight)
@@ -320,7 +321,7 @@ class EnergyLoss(Objective):
             )
 
     def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:
-        each = output.energy if weight is None else output.energy * weight
+        each: Tensor = output.energy if weight is None else output.energy * weight
         return 2 / output.state.shape[1] * each.sum()
 
     def mass(self, batch: Batch) -> float:

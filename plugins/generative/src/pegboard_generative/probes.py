@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pegboard import Batch, PegboardError, Probe, Reference, Source, Splits
+from pegboard import Batch, Classes, PegboardError, Probe, Reference, Source, Splits
 from torch import Tensor, nn
 
 from . import configs
@@ -84,14 +84,14 @@ class WeightedProbe(Probe):
     """log p(x) by importance weights."""
 
     def __init__(self, config: configs.ImportanceWeighted) -> None:
-        self.draws, self.samples = config.draws, config.samples
+        self.codes, self.samples = config.draws, config.samples
 
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
         assert isinstance(model, Vae)
         x, found, bound = inputs_of(held_out(splits), self.samples, device), 0.0, 0.0
         with torch.no_grad():
-            for part in x.split(PIECE):
-                found += float(model.importance_weighted(part, self.draws).sum())
+            for part in torch.split(x, PIECE):
+                found += float(model.importance_weighted(part, self.codes).sum())
                 bound += float(model.importance_weighted(part, 1).sum())
         return {"log_likelihood": found / len(x), "elbo": bound / len(x)}
 
@@ -106,6 +106,19 @@ def modes_of(splits: Splits) -> tuple[Tensor, float]:
     return torch.tensor(noted["centres"]), float(noted["deviation"])
 
 
+def clouds_of(splits: Splits) -> tuple[Tensor, float]:
+    """The same, or of any other data the mean of each class and their deviation from it."""
+    if "modes" in splits.notes or not isinstance(splits.spec.target, Classes):
+        return modes_of(splits)
+    batch = splits.train.to("cpu").gather(torch.arange(len(splits.train)))
+    assert batch.target is not None
+    x, y = batch.inputs[0].flatten(1), batch.target
+    x = x if splits.invert is None else splits.invert(batch.inputs[0]).flatten(1)
+    centres = torch.stack([x[y == k].mean(0) for k in range(int(y.max()) + 1) if bool((y == k).any())])
+    near = torch.cdist(x, centres).amin(1)
+    return centres, float((near.square().mean() / x.shape[1]).sqrt())
+
+
 class ModesProbe(Probe):
     """Samples of a model on a mixture in the plane, each counted at its nearest centre."""
 
@@ -114,12 +127,13 @@ class ModesProbe(Probe):
         self.seen: tuple[Tensor, Tensor] | None = None
 
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
-        centres, deviation = modes_of(splits)
+        centres, deviation = clouds_of(splits)
         x = generated(model, self.count, self.seed, device).cpu()
         x = x if splits.invert is None else splits.invert(x)
+        x = x.flatten(1)
         self.seen = (x, centres)
-        away, nearest = torch.cdist(x.flatten(1), centres).min(1)
-        good = away <= self.within * deviation
+        away, nearest = torch.cdist(x, centres).min(1)
+        good = away <= self.within * deviation * (x.shape[1] / 2) ** 0.5  # as far as in the plane
         counts = torch.bincount(nearest[good], minlength=len(centres)).double()
         share = counts / counts.sum().clamp(min=1)
         even = 1 / len(centres)
@@ -134,8 +148,10 @@ class ModesProbe(Probe):
     def plot(self, figure: Figure) -> None:
         assert self.seen is not None
         (x, centres), axes = self.seen, figure.add_subplot()
-        axes.scatter(*x.T.tolist(), s=4, alpha=0.5, label="samples")
-        axes.scatter(*centres.T.tolist(), s=60, marker="+", color="black", label="centres")
+        across, up = x[:, 0].tolist(), x[:, 1].tolist()
+        axes.scatter(across, up, s=4, alpha=0.5, label="samples")
+        across, up = centres[:, 0].tolist(), centres[:, 1].tolist()
+        axes.scatter(across, up, s=60, marker="+", color="black", label="centres")
         axes.set_aspect("equal")
         axes.legend(fontsize=8)
 
@@ -208,7 +224,7 @@ def seen(classifier: nn.Module, x: Tensor, device: torch.device) -> tuple[Tensor
     hook = last[-1].register_forward_pre_hook(lambda module, given: read.append(given[0].flatten(1)))
     try:
         with torch.no_grad():
-            logits = torch.cat([classifier.eval()(part.to(device)) for part in x.split(PIECE)])
+            logits = torch.cat([classifier.eval()(part.to(device)) for part in torch.split(x, PIECE)])
     finally:
         hook.remove()
     return torch.cat(read), logits
