@@ -221,9 +221,7 @@ def test_two_means_on_a_line() -> None:
     for a in (-0.5, 0.5):
         _, which, cost = means([-1, 1, a])
         assert cost == pytest.approx(0.125)
-        assert (
-            which[2] == which[0 if a < 0 else 1]
-        )  # what 0 tells apart, though the label of a may be another
+        assert which[2] == which[0 if a < 0 else 1]  # whatever its label
     x = torch.tensor([1.0, 2, 10, 11])
     pairs = (x[:, None] - x).square().sum() / 8
     assert pairs == x.square().sum() - x.sum() ** 2 / 4 == 82

@@ -162,7 +162,7 @@ def test_powers_and_softmax_have_room_for_more() -> None:
 def test_a_run_of_one_epoch_stores_patterns(kind: str, root: Path) -> None:
     config = {
         "data": {"name": "digits", "limit": 6, "val": 0.0, "test": 0.0, "batch_size": 4, "shuffle": False},
-        "model": {"name": "hopfield", "kind": kind, "slots": 6},
+        "model": {"name": "hopfield", "kind": kind, "slots": 6, "power": 15},
         "optimizer": {"name": "sgd", "lr": 1.0},
         "probes": {"capacity": {"flips": 0.05}},
         "trainer": {"epochs": 1, "device": "cpu", "threads": 1},

@@ -322,7 +322,8 @@ class EnergyLoss(Objective):
 
     def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:
         each: Tensor = output.energy if weight is None else output.energy * weight
-        return 2 / output.state.shape[1] * each.sum()
+        scale: int = output.state.shape[1]
+        return each.sum() * (2 / scale)
 
     def mass(self, batch: Batch) -> float:
         return 1.0  # it is a sum over the samples of a batch
