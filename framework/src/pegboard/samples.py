@@ -132,7 +132,7 @@ class Generator:
         if lacking := [name for name, method in zip(names, found, strict=True) if method is None]:
             raise PegboardError(
                 f"--kind {kind} needs a model that has {' and '.join(names)}, and {self.part.name!r} has no "
-                f"{' and no '.join(lacking)}\nexpected one that makes codes of samples, as a vae; "
+                f"{' and no '.join(lacking)}\nexpected one that makes codes of samples, "
                 "or --kind samples"
             )
         return found

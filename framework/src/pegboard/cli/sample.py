@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 HELP = "Let a trained model generate: texts, pictures or points."
 EXAMPLE = """pegboard sample runs/shakespeare/latest --prompt 'ROMEO:' --length 200 --temperature 0.8 -n 3
          pegboard sample runs/translate/latest --prompt 'Ein Hund schläft.' --beams 4
-         pegboard sample runs/vae/latest -n 64 -o grid.png
-         pegboard sample runs/vae/latest --kind interpolate -o ways.png"""
+         pegboard sample runs/faces/latest -n 64 -o grid.png
+         pegboard sample runs/faces/latest --kind interpolate -o ways.png"""
 KINDS = ("samples", "reconstruct", "interpolate", "traverse")
 OF_TEXT = ("prompt", "length", "temperature", "top_k", "top_p", "beams")  # options that mean nothing else
 BETWEEN = "-" * 20  # two texts
