@@ -14,7 +14,7 @@ from pegboard.registry import Registry
 
 COMPLETE = (
     *("core", "mlp", "optimizers", "objectives", "datasets"),
-    *("dropout", "batchnorm", "weight_decay", "label_smoothing", "distillation"),
+    *("dropout", "batchnorm", "weight_decay", "label_smoothing", "distillation", "generative"),
 )
 HEAD = "id,home,kind,duplicate_of,name,parts,recorded\n"
 

@@ -28,7 +28,7 @@ importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
-WORDS = {"constant", "digits", "flow", "gradients", "linear", "margin", "modes", "objects", "step"}  # as English has them
+WORDS = {"constant", "digits", "flow", "gradients", "linear", "margin", "modes", "objects", "step"}
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

@@ -219,7 +219,7 @@ def build_components(config: PrincipalComponents, context: Context) -> Probe:
 def build_weighted(config: ImportanceWeighted, context: Context) -> Probe:
     from .probes import WeightedProbe
 
-    return WeightedProbe(config)
+    return WeightedProbe(config, context.seed)
 
 
 def build_modes(config: Modes, context: Context) -> Probe:

@@ -26,9 +26,13 @@ def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
     return 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance)
 
 
-def reparametrize(mean: Tensor, log_variance: Tensor) -> Tensor:
+def reparametrize(mean: Tensor, log_variance: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """A draw of N(mean, exp(log_variance)) that gradients go through."""
-    return mean + (0.5 * log_variance).exp() * torch.randn_like(mean)
+    if generator is None:
+        noise = torch.randn_like(mean)
+    else:
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
+    return mean + (0.5 * log_variance).exp() * noise
 
 
 def bernoulli_log_likelihood(logits: Tensor, x: Tensor) -> Tensor:

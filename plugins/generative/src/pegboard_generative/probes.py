@@ -83,16 +83,17 @@ def span_cosine(one: Pca, two: Pca) -> float:
 class WeightedProbe(Probe):
     """log p(x) by importance weights."""
 
-    def __init__(self, config: configs.ImportanceWeighted) -> None:
-        self.codes, self.samples = config.draws, config.samples
+    def __init__(self, config: configs.ImportanceWeighted, seed: int) -> None:
+        self.codes, self.samples, self.seed = config.draws, config.samples, seed
 
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
         assert isinstance(model, Vae)
         x, found, bound = inputs_of(held_out(splits), self.samples, device), 0.0, 0.0
+        generator = torch.Generator(device).manual_seed(self.seed)
         with torch.no_grad():
             for part in torch.split(x, PIECE):
-                found += float(model.importance_weighted(part, self.codes).sum())
-                bound += float(model.importance_weighted(part, 1).sum())
+                found += float(model.importance_weighted(part, self.codes, generator).sum())
+                bound += float(model.importance_weighted(part, 1, generator).sum())
         return {"log_likelihood": found / len(x), "elbo": bound / len(x)}
 
 

@@ -74,12 +74,12 @@ class Vae(nn.Module):
             return bernoulli_log_likelihood(made, x)
         return gaussian_log_likelihood(made, x, self.log_deviation)
 
-    def importance_weighted(self, x: Tensor, draws: int) -> Tensor:
+    def importance_weighted(self, x: Tensor, draws: int, generator: torch.Generator | None = None) -> Tensor:
         """log mean p(x, code) / q(code | x) over so many draws, for each sample: (batch,)."""
         mean, log_variance = self.posterior(x)
         found = []
         for _ in range(draws):
-            code = reparametrize(mean, log_variance)
+            code = reparametrize(mean, log_variance, generator)
             drawn = standard_log_density((code - mean) * (-0.5 * log_variance).exp())
             density = drawn - 0.5 * log_variance.sum(1)
             found.append(self.log_likelihood(x, code) + standard_log_density(code) - density)
