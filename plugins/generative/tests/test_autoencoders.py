@@ -143,11 +143,12 @@ def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> Non
     linear = exact(x.double(), 2)
     flat = float((linear.decode(linear.encode(x.double())) - x).square().sum(1).mean())
     model = Autoencoder((20,), 2, hidden=(64, 64), activation="tanh")
-    fit(model, LOSS, x, 900, 0.01)
+    for steps, rate in ((500, 0.01), (300, 0.002)):
+        fit(model, LOSS, x, steps, rate)
     with torch.no_grad():
         code = model.encode(x)
         found = float((model.decode(code) - x).square().sum(1).mean())
-        assert found < 0.02 * flat
+        assert found < 0.01 * flat
         assert code.shape == (400, 2)
         # A mean of samples leaves the curve; the mean of the codes of neighbours does not.
         near = torch.cdist(x, x).fill_diagonal_(9e9).argmin(1)
@@ -171,7 +172,7 @@ def test_what_learned_from_masked_samples_fills_them_in(fit: Fit, curve: Curve) 
         masked = x * (torch.rand_like(x) >= 0.3)
         with torch.no_grad():
             errors.append(float((model.decode(model.encode(masked)) - x).square().mean()))
-    assert errors[1] < 0.35 * errors[0]
+    assert errors[1] < 0.2 * errors[0]
 
 
 @pytest.mark.catalogue("S3-149")

@@ -206,7 +206,7 @@ def test_all_codes_together_are_near_the_prior(pair: tuple[Autoencoder, Vae], cu
         mean, log_variance = pair[1].posterior(x)
         z = reparametrize(mean, log_variance)
     assert pair[1].encoder.head.out_features == 2 * 2
-    assert z.mean(0).abs().max() < 0.2 and (z.std(0) - 1).abs().max() < 0.25
+    assert z.mean(0).abs().max() < 0.15 and (z.std(0) - 1).abs().max() < 0.2
     assert mean.std(0).min() > 0.3  # different samples, different codes
 
 
@@ -219,9 +219,9 @@ def test_codes_of_a_vae_can_be_drawn_and_walked_between(
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         drawn = torch.randn(2000, 2, generator=generator)
-        assert away(plain.decode(drawn)).mean() > 1.2 * away(vae.decode(drawn)).mean()
+        assert away(plain.decode(drawn)).mean() > 1.5 * away(vae.decode(drawn)).mean()
         ring = drawn / drawn.norm(dim=1, keepdim=True)
-        far = [float(away(vae.decode(radius * ring)).mean()) for radius in (1.0, 4.0)]
+        far = [float(away(vae.decode(radius * ring)).mean()) for radius in (1.0, 3.0)]
         assert far[1] > far[0]  # beyond the prior nothing was learned
         codes = vae.encode(x)
         share = torch.linspace(0, 1, 9).view(-1, 1, 1)
