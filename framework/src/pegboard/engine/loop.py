@@ -303,7 +303,7 @@ class Loop:
         source, a = getattr(self.splits, split), self.assembly
         return evaluate(
             a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
-            lambda: self.halt, self.settings.batches.workers, seed=self.settings.seed,
+            lambda: self.halt, self.settings.batches.workers, None, None, self.settings.seed,
         )  # fmt: skip
 
     def _interrupted(self) -> NoReturn:
