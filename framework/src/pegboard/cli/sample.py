@@ -113,7 +113,7 @@ def _generate(args: argparse.Namespace, trained: Trained) -> int:
     from pathlib import Path
 
     from ..errors import PegboardError
-    from ..samples import Generator
+    from ..generators import Generator
     from ..specs import Image, Vector
 
     if given := [name for name in OF_TEXT if getattr(args, name)]:
