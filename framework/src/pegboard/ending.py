@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SAMPLES = 32  # predictions that are shown
 PICTURED = 64  # samples in the picture of what a model generates
-REAL = 1000  # points of the data beside them
+POINTS = 1000  # of vectors instead, and of the data beside them
 NUMBERS = 2**27  # outputs of a split that are in memory at a time, for the tables that need all
 
 
@@ -103,9 +103,10 @@ def picture_samples(loop: Loop, following: Following, name: str, title: str) -> 
     spec, splits, seed = loop.plan.spec, loop.splits, loop.settings.seed
     path = loop.folder / "figures" / f"{name}.png"
     try:
-        x = draw_samples(loop.assembly.model, PICTURED, seed, loop.assembly.device)
+        plane = isinstance(spec.inputs[0], Vector)
+        x = draw_samples(loop.assembly.model, POINTS if plane else PICTURED, seed, loop.assembly.device)
         path.parent.mkdir(exist_ok=True)
-        real = some_inputs(splits.train, REAL) if isinstance(spec.inputs[0], Vector) else None
+        real = some_inputs(splits.train, POINTS) if plane else None
         if write_picture(x, spec.inputs[0], path, title, splits.invert, real):
             following.dispatch.send("figure", "samples", path)
     except Exception as error:  # the run itself is whole, and says so

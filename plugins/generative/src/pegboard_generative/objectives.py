@@ -33,7 +33,11 @@ SEEN = 1024  # training samples that are looked at before a run
 
 def between_0_and_1(splits: Splits, what: str, remedy: str) -> None:
     """Refuse samples with other numbers."""
-    x = splits.train.to("cpu").gather(torch.arange(min(SEEN, len(splits.train)))).inputs[0]
+    train = splits.train
+    try:
+        x = train.to("cpu").gather(torch.arange(min(SEEN, len(train)))).inputs[0]
+    finally:
+        getattr(train, "close", lambda: None)()
     low, high = float(x.min()), float(x.max())
     if low < 0 or high > 1:
         raise PegboardError(
