@@ -81,6 +81,8 @@ class Splits:
     # Columns as for `encode` -> where an answer for every step counts, as at the first symbol of each word:
     # booleans (rows, length). None: at all steps.
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
+    # The first input of samples -> what it was before it was scaled; pictures between 0 and 1.
+    invert: Callable[[Tensor], Tensor] | None = None
     # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class Codec(NamedTuple):
     decode: Callable[[Tensor], list[str]] | None = None
     decode_input: Callable[[int, Tensor], list[str]] | None = None
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
+    invert: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,24 +144,44 @@ class Player:
     """One loss with the parameters that it moves.
 
     `loss(model, batch)` gives the loss to descend and the output that tricks and metrics see. A
-    player takes `steps` updates for every one of the player that takes fewest.
+    player takes `steps` updates for every one of the player that takes fewest. Where it is not the target of
+    the data that it learns, `target(batch)` gives what takes its place in the batch, for tricks and the loss.
     """
 
     name: str
     parameters: Sequence[tuple[str, nn.Parameter]]
     loss: Callable[[nn.Module, Batch], tuple[Tensor, Any]]
     steps: int = 1
+    target: Callable[[Batch], Tensor] | None = None
 
 
 class Objective:
-    """A loss with its metrics. Outputs hold their classes or features in the last axis."""
+    """A loss with its metrics. Outputs hold their classes or features in the last axis.
+
+    An output may be any nest of tensors that the objective itself understands. What needs more than the
+    output and the target, as a loss that reads the inputs, overrides `evaluate`.
+    """
 
     formula: str = "loss(f(x), y)"  # of the loss, in terms of f(x) and y
     monitor: tuple[str, Literal["min", "max"]] = ("loss", "min")  # what "best" means
 
-    def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike."""
+    def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike.
+
+        The target is a tensor, or None where the data has none.
+        """
         raise NotImplementedError
+
+    def evaluate(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Any]:
+        """The mean loss of a batch, and the output that tricks and metrics see.
+
+        What it draws in an evaluation comes from a random stream of its own, each time the same.
+        """
+        output = model(*batch.inputs)
+        return self.loss(output, batch.target, batch.weight), output
+
+    def look(self, splits: Splits) -> None:
+        """Look at the data before a run begins; a PegboardError says why it cannot be learned."""
 
     def mass(self, batch: Batch) -> Tensor | float:
         """How much a batch counts in the mean over an evaluation: the sum of its weights, or its samples."""
@@ -169,7 +192,10 @@ class Objective:
         return {}
 
     def predict(self, output: Any) -> dict[str, Tensor]:
-        """Columns for people: the predicted class, its probability, a value. (batch,) or (batch, k)."""
+        """Columns for people: the predicted class, its probability, a value. (batch,) or (batch, k).
+
+        None at all where an output says nothing of a sample.
+        """
         return {"output": output}
 
     def tables(self, output: Any, target: Tensor) -> dict[str, Table]:
@@ -177,15 +203,9 @@ class Objective:
         return {}
 
     def players(self, model: nn.Module) -> list[Player]:
-        """Who trains: by default one player with all parameters and this loss."""
-
-        def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Any]:
-            output = model(*batch.inputs)
-            assert batch.target is not None
-            return self.loss(output, batch.target, batch.weight), output
-
+        """Who trains: by default one player with all parameters and the loss of `evaluate`."""
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        return [Player("model", named, loss)]
+        return [Player("model", named, self.evaluate)]
 
 
 @dataclass(kw_only=True)

@@ -52,6 +52,7 @@ class Watcher(Protocol):
     def row(self, row: Mapping[str, Any]) -> None: ...
     def saved(self, path: Path, aliases: Sequence[str]) -> None: ...
     def note(self, text: str) -> None: ...
+    def epoch_ended(self, loop: Loop) -> None: ...
 
 
 @dataclass
@@ -276,6 +277,7 @@ class Loop:
         self.watcher.row(row)
         if whole:
             progress.epoch, progress.position = progress.epoch + 1, 0
+            self.watcher.epoch_ended(self)
         if not due:
             return
         for key, judge in self.assembly.linked("after_eval", self.assembly.kits[0].player.name):
@@ -302,7 +304,7 @@ class Loop:
         source, a = getattr(self.splits, split), self.assembly
         return evaluate(
             a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
-            lambda: self.halt, self.settings.batches.workers,
+            lambda: self.halt, self.settings.batches.workers, None, None, self.settings.seed,
         )  # fmt: skip
 
     def _interrupted(self) -> NoReturn:

@@ -46,6 +46,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     if watch is not None:
         compute = watch(f"forward and loss of {kit.player.name}", compute)
     compute = precision.wrap(compute)
+    own_target = kit.player.target
     edit_batch, edit_target, edit_loss = stage("edit_batch"), stage("edit_target"), stage("edit_loss")
     edit_grads, after_step = stage("edit_grads"), stage("after_step")
     if trainer.clip is not None:
@@ -72,6 +73,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     def forward(batch: Batch) -> Tensor:
         for edit in edit_batch:
             batch = edit(batch)
+        if own_target is not None:
+            batch = Batch(batch.inputs, own_target(batch), batch.weight, batch.rows)
         if edit_target:
             target = batch.target
             for edit in edit_target:
