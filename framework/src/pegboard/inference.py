@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .answers import Decode, worded
 from .config.alone import insist_on_fit
