@@ -223,3 +223,13 @@ def test_stripes_run_along_their_class() -> None:
     level = pictures[batch.target == 2]
     assert upright.std(1).max() < 1e-5 and level.std(2).max() < 1e-5
     assert batch.inputs[2].abs().max() == 1
+
+
+def test_papers_without_their_graph_are_drawn_by_class(papers: Path) -> None:
+    from matplotlib.figure import Figure
+    from pegboard_gnn.plots import plot
+
+    for config in (Planetoid(root=str(papers), graph=False), Planetoid(root=str(papers), fanouts=(2, 2))):
+        figure = Figure()
+        plot(planetoid(config, Context()), figure)
+        assert figure.axes[0].has_data()
