@@ -49,7 +49,9 @@ def _karate(config: configs.Karate) -> DataSpec:
 
 
 def _blocks(config: configs.Blocks) -> DataSpec:
-    return DataSpec((Nodes(config.features, config.nodes), Edges(True), Asked()), Classes(config.blocks))
+    whole = config.fanouts is None
+    nodes = Nodes(config.features, config.nodes if whole else 0)
+    return DataSpec((nodes, Edges(whole), Asked()), Classes(config.blocks))
 
 
 def _cycles(config: configs.Cycles) -> DataSpec:
