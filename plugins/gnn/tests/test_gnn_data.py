@@ -223,3 +223,45 @@ def test_stripes_run_along_their_class() -> None:
     level = pictures[batch.target == 2]
     assert upright.std(1).max() < 1e-5 and level.std(2).max() < 1e-5
     assert batch.inputs[2].abs().max() == 1
+
+
+def test_papers_without_their_graph_are_drawn_by_class(papers: Path) -> None:
+    from matplotlib.figure import Figure
+    from pegboard_gnn.plots import plot
+
+    for config in (Planetoid(root=str(papers), graph=False), Planetoid(root=str(papers), fanouts=(2, 2))):
+        figure = Figure()
+        plot(planetoid(config, Context()), figure)
+        assert figure.axes[0].has_data()
+
+
+def test_graphs_of_torch_geometric_go_there_and_back() -> None:
+    from pegboard_gnn.conversion import data_of, graph_of, graphs_of
+    from torch_geometric.data import Batch, Data
+
+    parts = [
+        Data(
+            x=torch.randn(n, 3),
+            edge_index=torch.tensor([[0, 1, 1], [1, 0, 1]]),
+            edge_attr=torch.tensor([0.5, 0.25, 9.0]),
+            y=torch.tensor([n % 2]),
+        )
+        for n in (2, 3, 4)
+    ]
+    one = graph_of(parts[0])
+    assert one.edges.tolist() == [[0, 1], [1, 0]] and one.features is not None  # no edge to itself
+    assert one.features.tolist() == [[0.5], [0.25]]
+    source = graphs_of(parts)
+    assert source.target is not None and source.target.tolist() == [0, 1, 0]
+    found = data_of(source.gather(torch.tensor([2, 0])))
+    clean = [Data(x=p.x, edge_index=p.edge_index[:, :2], y=p.y) for p in parts]
+    theirs = Batch.from_data_list([clean[2], clean[0]])
+    for name in ("x", "edge_index", "batch", "ptr", "y"):
+        assert torch.equal(getattr(found, name), getattr(theirs, name)), name
+
+
+def test_a_made_graph_can_be_sampled_too() -> None:
+    splits = blocks(Blocks(fanouts=(3,)), Context(seed=4))
+    assert isinstance(splits.train, Stream) and str(splits.spec.inputs[1]) == "Edges()"
+    counts = torch.bincount(splits.train.gather(torch.arange(20)).inputs[1][1])
+    assert counts.max() == 3

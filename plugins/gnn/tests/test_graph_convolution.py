@@ -119,6 +119,14 @@ def test_communities_are_found_with_the_graph_not_without_it_and_not_by_sixteen_
     assert max(deep) < 0.7
 
 
+@pytest.mark.catalogue("S4-129")
+@pytest.mark.parametrize("fields", [{"residual": True}, {"jump": "cat"}, {"norm": "pair"}])
+def test_sixteen_layers_find_communities_with_what_is_against_smoothing(fields: dict[str, Any]) -> None:
+    splits: Any = blocks(Blocks(), Context())
+    net = model("gcn", hidden=(16,) * 15, features=8, outputs=2, fixed=True, nodes=200, **fields)
+    assert trained(net, splits.train, splits.test, steps=60) >= 0.93
+
+
 @pytest.mark.catalogue("S4-127")
 def test_the_coupling_never_lengthens_signals() -> None:
     for seed in range(20):

@@ -203,3 +203,16 @@ def test_layers_that_jump_together_keep_early_features() -> None:
     assert jumped.head.in_features == 48 and not hasattr(plain.head, "in_features")
     assert [b.conv.lin.weight.shape[1] for b in jumped.blocks] == [FEATURES, 8, 8, 8, 8, 8]
     assert all(a.conv.lin.weight.shape[0] == b.conv.lin.weight.shape[1] for a, b in pairwise(jumped.blocks))
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gin", "message_passing", "cheb", "monet", "spectral"])
+def test_a_network_can_be_copied_and_sent_away_with_what_it_keeps_left_behind(name: str) -> None:
+    import copy
+    import pickle
+
+    net = model(name, fixed=True, nodes=12)
+    x, edges, asked = torch.randn(12, FEATURES), random_graph(12), torch.arange(12)
+    before = net(x, edges, asked)
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(other(x, edges, asked), before)
+    assert len(pickle.dumps(net)) < 20_000 + sum(p.numel() * 8 for p in net.parameters())

@@ -19,13 +19,13 @@ from pegboard_gnn.spectral import (
     spectrum,
     transform,
 )
-from pegboard_gnn.structure import dense, laplacian, scaled_laplacian
+from pegboard_gnn.structure import Laplacian, ScaledLaplacian, dense
 from torch import Tensor
 
 
 def matrix(edges: Tensor, nodes: int, normalised: bool = False, weight: Tensor | None = None) -> Tensor:
     ones = torch.ones(edges.shape[1]) if weight is None else weight
-    return dense(laplacian(normalised)(edges, ones.double().unsqueeze(1), nodes))
+    return dense(Laplacian(normalised)(edges, ones.double().unsqueeze(1), nodes))
 
 
 def operator(of: Spectrum, factors: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ def test_smooth_filters_have_as_many_parameters_on_every_graph() -> None:
 def test_polynomials_of_the_laplacian_need_no_eigenvectors_and_see_so_many_hops() -> None:
     alpha = torch.tensor([0.7, -0.3, 0.11, 0.02], dtype=torch.float64)
     of, nodes = spectrum(path(10), None, 10, False, None), 10
-    structure = laplacian(False)(path(10), torch.ones(18, 1, dtype=torch.float64), nodes)
+    structure = Laplacian(False)(path(10), torch.ones(18, 1, dtype=torch.float64), nodes)
     found = polynomial(torch.eye(10, dtype=torch.float64), alpha, structure)
     powers = torch.stack([of.values**k for k in range(4)], 1)
     assert (found - operator(of, powers @ alpha)).abs().max() < 1e-8
@@ -189,7 +189,7 @@ def test_a_polynomial_layer_is_exactly_local_and_is_the_sum_of_its_terms(powers:
     torch.nn.init.normal_(layer.bias)
     x = torch.randn(10, 3, dtype=torch.float64)
     ones = torch.ones(18, 1, dtype=torch.float64)
-    structure = (laplacian(True) if powers else scaled_laplacian(2.0, True))(path(10), ones, 10)
+    structure = (Laplacian(True) if powers else ScaledLaplacian(2.0, True))(path(10), ones, 10)
     scaled = matrix(path(10), 10, True) - (0 if powers else torch.eye(10))
     eye = torch.eye(10, dtype=torch.float64)
     terms = [eye, scaled]
@@ -220,7 +220,7 @@ def test_a_polynomial_layer_is_exactly_local_and_is_the_sum_of_its_terms(powers:
 def test_a_polynomial_of_degree_zero_is_a_linear_layer_on_every_node() -> None:
     layer = Cheb(3, 5, 0)
     x = torch.randn(10, 3)
-    structure = scaled_laplacian(2.0, True)(path(10), None, 10)
+    structure = ScaledLaplacian(2.0, True)(path(10), None, 10)
     assert (layer(x, structure) - x @ layer.lins[0].weight.T).abs().max() < 1e-6
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from graphs_at_hand import model, random_graph, relabelled
 from pegboard_gnn.made_graphs import grid
-from pegboard_gnn.monet import Ball, Gaussians, PatchConv, located
+from pegboard_gnn.monet import Ball, Gaussians, Located, PatchConv
 from torch import nn
 
 
@@ -26,7 +26,7 @@ def test_nine_narrow_gaussians_on_a_grid_are_a_convolution_of_images() -> None:
         layer.map.weight.copy_(conv.weight.flatten(2).transpose(1, 2).flatten(1))
         layer.map.bias.copy_(conv.bias)  # type: ignore[arg-type]
     picture = torch.randn(2, 9, 9, dtype=torch.float64)
-    structure = located(True)(edges, offsets.double(), 81)
+    structure = Located(True)(edges, offsets.double(), 81)
     found = layer(picture.flatten(1).T, structure).T.view(3, 9, 9)
     assert (found - conv(picture)).abs().max() < 1e-6
     found.square().sum().backward()
@@ -53,7 +53,7 @@ def test_a_ball_is_the_mean_of_the_neighbourhood() -> None:
     edges, offsets = grid(5, 5, diagonals=True)
     layer = PatchConv(2, 2, Ball(1.1), 1, mean=True, bias=False)
     x = torch.randn(25, 2)
-    structure = located(True)(edges, offsets, 25)
+    structure = Located(True)(edges, offsets, 25)
     near = torch.cdist(*[torch.cartesian_prod(torch.arange(5.0), torch.arange(5.0))] * 2) <= 1.1
     mean = near.float() @ x / near.sum(1, keepdim=True)
     assert (layer.patches(x, structure)[:, 0] - mean).abs().max() < 1e-6
@@ -63,7 +63,7 @@ def test_a_ball_is_the_mean_of_the_neighbourhood() -> None:
 def test_any_function_of_the_place_can_weigh_neighbours() -> None:
     edges, offsets = grid(5, 5, diagonals=True)
     falling = PatchConv(1, 1, lambda u: 1 / (1 + u.norm(dim=1, keepdim=True)), 1, mean=False, bias=False)
-    structure = located(True)(edges, offsets, 25)
+    structure = Located(True)(edges, offsets, 25)
     one = torch.zeros(25, 1)
     one[12] = 1
     seen = falling.patches(one, structure)[:, 0, 0]

@@ -9,10 +9,10 @@ from torch import nn
 
 from . import configs, layers
 from .checks import Sizes
-from .monet import Ball, Gaussians, PatchConv, located
+from .monet import Ball, Gaussians, Located, PatchConv
 from .network import GraphNetwork, own_norm
 from .spectral import Decomposed, SpectralConv
-from .structure import Prepared, coupled, laplacian, looped, plain, scaled_laplacian
+from .structure import Laplacian, Prepared, ScaledLaplacian, coupled, looped, plain
 
 
 def _around(config: Any, sizes: Sizes) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def cheb(config: configs.Cheb, sizes: Sizes) -> GraphNetwork:
     def make(inputs: int, outputs: int, last: bool) -> nn.Module:
         return layers.Cheb(inputs, outputs, config.order, powers, config.bias)
 
-    prepare = laplacian(normalised) if powers else scaled_laplacian(config.top, normalised)
+    prepare = Laplacian(normalised) if powers else ScaledLaplacian(config.top, normalised)
     return GraphNetwork(
         make, Prepared(prepare, sizes.fixed), sizes.inputs, sizes.outputs,
         hidden=config.hidden, sparse=True, **_around(config, sizes),
@@ -126,6 +126,6 @@ def monet(config: configs.Monet, sizes: Sizes) -> GraphNetwork:
         return PatchConv(inputs, outputs, weights, kernels, config.mean, config.bias)
 
     return GraphNetwork(
-        make, Prepared(located(bool(sizes.edges)), sizes.fixed, matrix=False), sizes.inputs, sizes.outputs,
+        make, Prepared(Located(bool(sizes.edges)), sizes.fixed, matrix=False), sizes.inputs, sizes.outputs,
         hidden=config.hidden, **_around(config, sizes),
     )  # fmt: skip

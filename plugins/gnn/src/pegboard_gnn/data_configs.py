@@ -56,6 +56,7 @@ class Blocks:
     shift: Annotated[float, Ge(0)] = 0.7  # distance of that mean from 0; of two communities on either side
     labelled: Count = 20  # nodes whose community is known in training
     val: Share = 0.2  # share of the others that validates
+    fanouts: Fanouts = None  # sample so many edges at each hop instead of the whole graph
     seed: int = 0  # of the graph, whatever the run's
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pegboard import (
     Asked,
@@ -27,6 +28,9 @@ from pegboard import (
 
 from . import data_configs as configs
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 def _made_by(module: str, function: str) -> Callable[[Any, Context], Splits]:
     """Splits that a function of a module makes, which is imported when it is needed."""
@@ -45,7 +49,9 @@ def _karate(config: configs.Karate) -> DataSpec:
 
 
 def _blocks(config: configs.Blocks) -> DataSpec:
-    return DataSpec((Nodes(config.features, config.nodes), Edges(True), Asked()), Classes(config.blocks))
+    whole = config.fanouts is None
+    nodes = Nodes(config.features, config.nodes if whole else 0)
+    return DataSpec((nodes, Edges(whole), Asked()), Classes(config.blocks))
 
 
 def _cycles(config: configs.Cycles) -> DataSpec:
@@ -113,8 +119,18 @@ def _small_pictures(folder: Path) -> dict[str, Any]:
     return {"path": str(folder / "pictures"), "points": 12}
 
 
+def _plot(splits: Splits, figure: Figure) -> None:
+    from .plots import plot
+
+    plot(splits, figure)
+
+
 def datasets() -> list[Dataset[Any]]:
     """All of them."""
+    return [replace(part, plot=_plot) for part in _unplotted()]
+
+
+def _unplotted() -> list[Dataset[Any]]:
     return [
         Dataset(
             "planetoid", configs.Planetoid, _made_by("citations", "planetoid"), trial=_small_citations

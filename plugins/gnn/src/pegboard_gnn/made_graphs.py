@@ -40,7 +40,7 @@ def blocks(config: Blocks, context: Context) -> Splits:
     train, rest = order[: config.labelled], order[config.labelled :]
     count = max(round(config.val * len(rest)), 1)
     numbers = (train, rest[:count], rest[count:])
-    return node_splits(Graph(x, edges), y, numbers, config.blocks, None, context.seed, {})
+    return node_splits(Graph(x, edges), y, numbers, config.blocks, config.fanouts, context.seed, {})
 
 
 def undirected(pairs: Tensor) -> Tensor:

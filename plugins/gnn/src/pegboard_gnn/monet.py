@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing  # type: ignore[import-untyped]
 
-from .structure import Prepare, Structure, degrees, inverse_root, with_loops
+from .structure import Structure, degrees, inverse_root, with_loops
 
 
-def located(features: bool) -> Prepare:
+@dataclass(frozen=True)
+class Located:
     """Edges with coordinates of the source as its target sees it, and each node at the origin of its own.
 
     Where edges have no features, the coordinates are 1 / sqrt(degree) of both ends.
     """
 
-    def prepare(edges: Tensor, known: Tensor | None, nodes: int) -> Structure:
+    features: bool
+
+    def __call__(self, edges: Tensor, known: Tensor | None, nodes: int) -> Structure:
         looped = with_loops(edges, nodes)
-        if features:
+        if self.features:
             assert known is not None
             return Structure(looped, None, torch.cat((known, known.new_zeros(nodes, known.shape[1]))), nodes)
         root = inverse_root(degrees(looped[1], None, nodes))
         return Structure(looped, None, torch.stack((root[looped[0]], root[looped[1]]), 1), nodes)
-
-    return prepare
 
 
 class Gaussians(nn.Module):

@@ -118,14 +118,9 @@ class GraphNetwork(nn.Module):
             width = sum(wide) if jump == "cat" else width
         self.pool = POOLS[readout]() if graphs else None
         self.pooled = Peg("pooled", width) if graphs else None
-        self.last: nn.Module | None = None
-        self.head: nn.Module | None = None
-        if graphs or jump != "none" or not wide:
-            self.head = nn.Linear(width, outputs)
-        else:
-            self.last = make(width, outputs, True)
-        if not wide and not graphs:
-            self.head, self.last = None, make(inputs, outputs, True)
+        convolved = not graphs and jump == "none"
+        self.last = make(width, outputs, True) if convolved else None
+        self.head = None if convolved else nn.Linear(width, outputs)
         self.logits = Peg("logits", outputs)
 
     def forward(self, x: Tensor, edges: Tensor, *rest: Tensor) -> Tensor:

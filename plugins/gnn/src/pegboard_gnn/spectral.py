@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .sparse import Memo
-from .structure import Structure, dense, laplacian
+from .structure import Laplacian, Structure, dense
 
 
 class Spectrum(NamedTuple):
@@ -23,7 +23,7 @@ def spectrum(
 ) -> Spectrum:
     """The eigen-decomposition of the Laplacian of an undirected graph, in double precision."""
     features = None if weight is None else weight.double().unsqueeze(1)
-    structure = laplacian(normalised)(edges, features, nodes)
+    structure = Laplacian(normalised)(edges, features, nodes)
     matrix = dense(structure._replace(weight=_required(structure.weight).double()))
     values, vectors = torch.linalg.eigh((matrix + matrix.T) / 2)
     return Spectrum(values[:modes], vectors[:, :modes])

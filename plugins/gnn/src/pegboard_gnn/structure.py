@@ -7,6 +7,7 @@ that stays the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -74,25 +75,28 @@ def looped(edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
     return Structure(with_loops(edges, nodes), None, features, nodes)
 
 
-def scaled_laplacian(top: float, normalised: bool) -> Prepare:
+@dataclass(frozen=True)
+class ScaledLaplacian:
     """2 L / top - I as edges with weights, of the normalised Laplacian or of D - A."""
 
-    def prepare(edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
-        found, weight = laplacian_edges(edges, edge_weights(features), nodes, normalised)
-        weight = weight * (2 / top)
+    top: float = 2.0
+    normalised: bool = True
+
+    def __call__(self, edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
+        found, weight = laplacian_edges(edges, edge_weights(features), nodes, self.normalised)
+        weight = weight * (2 / self.top)
         loops = torch.cat((weight.new_zeros(len(weight) - nodes), weight.new_ones(nodes)))
         return Structure(found, weight - loops, None, nodes)
 
-    return prepare
 
-
-def laplacian(normalised: bool) -> Prepare:
+@dataclass(frozen=True)
+class Laplacian:
     """The Laplacian as edges with weights."""
 
-    def prepare(edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
-        return Structure(*laplacian_edges(edges, edge_weights(features), nodes, normalised), None, nodes)
+    normalised: bool = True
 
-    return prepare
+    def __call__(self, edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
+        return Structure(*laplacian_edges(edges, edge_weights(features), nodes, self.normalised), None, nodes)
 
 
 def laplacian_edges(
