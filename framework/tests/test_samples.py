@@ -177,6 +177,11 @@ def test_a_run_draws_samples_at_its_end_and_every_few_epochs(cloudy: Make, root:
     assert found == ["samples-0002.png", "samples-0004.png", "samples.png"]
 
 
+def test_pictures_of_samples_that_no_model_generates_are_a_mistake(config: Make) -> None:
+    with pytest.raises(PegboardError, match="found 2, but the model 'net' generates no samples to draw"):
+        pegboard.plan(config(trainer={"epochs": 1, "sample_every": 2}))
+
+
 def test_a_trick_hangs_on_the_pegs_of_the_players_it_names(cloudy: Make, root: Path) -> None:
     config = cloudy(
         objective={"name": "near", "players": 2},

@@ -117,11 +117,13 @@ def test_the_penalty_of_a_linear_critic_is_its_length() -> None:
 def test_a_game_about_one_number_ends_near_the_data() -> None:
     torch.manual_seed(0)
     model = Gan((1,), 1, hidden=(16,), activation="tanh")
-    objective = AdversarialLoss(configs.Adversarial(penalty=0.3))
+    objective = AdversarialLoss(configs.Adversarial(penalty=0.1))
     players = objective.players(model)
-    optimizers = [torch.optim.Adam([p for _, p in q.parameters], 0.005, betas=(0.5, 0.9)) for q in players]
+    optimizers = [torch.optim.Adam([p for _, p in q.parameters], 0.01, betas=(0.5, 0.9)) for q in players]
     loss = torch.zeros(2)
     for step in range(900):
+        for optimizer in optimizers if step == 500 else ():
+            optimizer.param_groups[0]["lr"] = 0.002
         x = 2 + 0.5 * torch.randn(128, 1)
         for place, (player, optimizer) in enumerate(zip(players, optimizers, strict=True)):
             found, _ = player.loss(model, Batch((x,)))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.testing.runs import lean
+from pegboard.testing.runs import lean, plugins_once
 
 MODELS: dict[str, dict[str, Any]] = {
     "pca": {"latent": 2},
@@ -38,7 +38,7 @@ def config(model: str, **nodes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_trains_and_samples_to_the_same_bytes(model: str, root: Path, tmp_path: Path) -> None:
-    with lean():
+    with plugins_once():
         run = pegboard.train(config(model), root=root, quiet=True)
         assert (run.folder / "figures" / "samples.png").is_file()
         files = [tmp_path / f"{n}.png" for n in "ab"]

@@ -107,6 +107,8 @@ class _Checker:
         key, reference = self.sections.get("reference", ("reference", None))
         if reference is not None:
             self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
+        where = self.sections.get("trainer", ("trainer",))[0]
+        self.found += fit.fit_pictures(trainer, where, self.reads.get("model"))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)

@@ -115,6 +115,15 @@ def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
         yield Mistake(path=f"{path}.fold", message=f"found {trainer.fold}", expected=expected)
 
 
+def fit_pictures(trainer: Trainer | None, path: str, model: Read | None) -> Iterable[Mistake]:
+    """Pictures of samples that the model does not generate."""
+    if trainer is None or trainer.sample_every is None or model is None or model.guessed:
+        return
+    if not getattr(model.entry.part, "samples", False):
+        found = f"found {trainer.sample_every}, but the {model.what} generates no samples to draw"
+        yield Mistake(path=f"{path}.sample_every", message=found, expected="null, or a model that does")
+
+
 def fit_batches(data: Read, spec: DataSpec | None) -> Iterable[Mistake]:
     """Batches that shrink, draws that have no order, and classes that are not there."""
     options = data.options

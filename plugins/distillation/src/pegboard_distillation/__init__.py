@@ -55,9 +55,10 @@ def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
         )
     if config.alpha == 0:
         return
-    if facts.model is not None and facts.model.samples:
+    model = getattr(facts, "model", None)
+    if model is not None and model.samples:
         yield Problem(
-            f"the model {facts.model.name!r} generates samples and answers nothing that a teacher's answers "
+            f"the model {model.name!r} generates samples and answers nothing that a teacher's answers "
             "could be compared with",
             "",
             "a model that predicts a target",

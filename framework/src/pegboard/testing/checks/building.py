@@ -161,6 +161,26 @@ def runs_on_meta(subject: Subject) -> None:
         raise Failed(f"{subject.what} declares to wait for the device, but explain does not show it")
 
 
+@check("model")
+def generates_samples(subject: Subject) -> None:
+    """Samples of a model that generates are like its input, finite, and decided by the generator alone."""
+    import torch
+
+    if not subject.part.samples:  # type: ignore[attr-defined]
+        raise Skipped("it generates none")
+    assembly = subject.assembly()
+    model: Any = assembly.model.eval()
+    if not hasattr(model, "sample"):
+        raise Failed(f"{subject.what} says that it generates samples, but has no method `sample`")
+    (spec, *_) = assembly.plan.spec.inputs
+    with torch.no_grad():
+        once, again = (model.sample(3, torch.Generator().manual_seed(1)) for _ in range(2))
+    if once.shape != spec.example(3, "meta").shape or not bool(torch.isfinite(once).all()):
+        raise Failed(f"{subject.what}: its samples are {tuple(once.shape)}, expected finite ones of {spec}")
+    if not torch.equal(once, again):
+        raise Failed(f"{subject.what}: the same generator gives other samples; draw from it alone")
+
+
 @check("dataset")
 def splits_are_sound(subject: Subject) -> None:
     """Its splits hold what its spec says, and the samples that a batch is asked for, in that order."""
