@@ -187,13 +187,9 @@ def pixel_clouds(config: PixelClouds, context: Context) -> Splits:
 
 def _pictures(config: PixelClouds, split: str) -> tuple[tuple[Tensor, Tensor], Classes]:
     """Grey pictures (rows, height, width) of a split in bytes, and their classes."""
-    try:
-        import datasets  # type: ignore[import-untyped]
-        import numpy
-    except ImportError as error:
-        raise PegboardError(
-            f"pixel_clouds reads pictures with {error.name}: pip install pegboard-gnn[images]"
-        ) from None
+    import datasets  # type: ignore[import-untyped]
+    import numpy
+
     given = os.environ.get("PEGBOARD_DATA")
     local = Path(given) / "hub" / config.path if given else Path(config.path)
     path = str(local) if local.is_dir() else config.path
