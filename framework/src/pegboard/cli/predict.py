@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _answers(
     args: argparse.Namespace, trained: Trained, table: dict[str, list[Any]] | None, paths: list[str]
 ) -> dict[str, list[Any]]:
+    from ..errors import PegboardError
     from ..report.console import working
     from ..specs import Image
     from ..tables import given_files, given_texts
@@ -77,7 +78,10 @@ def _answers(
             return trained.predict(source, how, advance)
     inputs = trained.plan.spec.inputs
     kind = "picture" if paths and inputs and isinstance(inputs[0], Image) else "text"
-    trained.column(kind)  # files that the model cannot read need not be looked for
+    try:
+        trained.column(kind)  # files that the model cannot read need not be looked for
+    except PegboardError as error:
+        raise PegboardError(f"{paths[0]} is not a table, and {error}" if paths else str(error)) from None
     given = given_files(paths, kind, args.lines) if paths else given_texts(args.text)
     with working(len(given.values), kind) as advance:
         return trained.answer(given, kind, how, advance)
