@@ -330,7 +330,7 @@ def test_points_lie_on_their_body_with_normals_of_length_one(body: str) -> None:
 
 def test_parts_of_bodies_are_numbered_through_all_of_them() -> None:
     splits: Any = clouds(Clouds(task="part", clouds=30, points=64, normals=True), Context())
-    assert str(splits.spec) == "Points(64, 6) -> Tokens(10, 64, -1)"
+    assert str(splits.spec) == "Points(64, 6) -> Tokens(10, 64)"
     target = splits.train.target
     assert set(target[0].tolist()) <= {0, 1} and set(target[1].tolist()) <= set(range(2, 8))
     assert set(target[2].tolist()) <= {8, 9}
