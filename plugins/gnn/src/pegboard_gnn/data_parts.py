@@ -36,9 +36,11 @@ def _made_by(module: str, function: str) -> Callable[[Any, Context], Splits]:
     """Splits that a function of a module makes, which is imported when it is needed."""
 
     def build(config: Any, context: Context) -> Splits:
-        from importlib import import_module
+        import importlib
 
-        splits: Splits = getattr(import_module(f".{module}", __package__), function)(config, context)
+        splits: Splits = getattr(importlib.import_module(f".{module}", __package__), function)(
+            config, context
+        )
         return splits
 
     return build

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
-import importlib
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy
+import numpy._core.multiarray
+import numpy._core.numeric
 from pegboard import PegboardError
 
 # What such files hold: arrays, sparse matrices, and lists of neighbours. Names as old releases had them.
-ALLOWED = {
-    ("numpy", "ndarray"), ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy.core.numeric", "_frombuffer"), ("numpy._core.numeric", "_frombuffer"),
-    ("numpy.core.multiarray", "scalar"), ("numpy._core.multiarray", "scalar"),
-    ("scipy.sparse.csr", "csr_matrix"), ("scipy.sparse._csr", "csr_matrix"),
-    ("collections", "defaultdict"), ("collections", "OrderedDict"),
-    ("__builtin__", "list"), ("builtins", "list"),
-}  # fmt: skip
-RENAMED = {
-    "numpy.core.numeric": "numpy._core.numeric",
-    "numpy.core.multiarray": "numpy._core.multiarray",
-    "scipy.sparse.csr": "scipy.sparse",
-    "scipy.sparse._csr": "scipy.sparse",
-    "__builtin__": "builtins",
+MODULES = {
+    "numpy": ("ndarray", "dtype"),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),
+    "numpy.core.numeric": ("_frombuffer",),
+    "scipy.sparse.csr": ("csr_matrix",),
+    "collections": ("defaultdict", "OrderedDict"),
+    "builtins": ("list",),
 }
+RENAMED = {"_core": "core", "_csr": "csr", "__builtin__": "builtins"}
 
 
 class SparseRows:
@@ -40,13 +36,16 @@ class Restricted(pickle.Unpickler):
     """Makes arrays and containers, and refuses every other class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
+        home = ".".join(RENAMED.get(part, part) for part in module.split("."))
+        if name not in MODULES.get(home, ()):
             raise pickle.UnpicklingError(f"it wants {module}.{name}, which data has no need of")
-        if name == "csr_matrix":
+        if home == "scipy.sparse.csr":
             return SparseRows
-        if module == "collections":
-            return getattr(collections, name)
-        return getattr(importlib.import_module(RENAMED.get(module, module)), name)
+        if home == "numpy.core.multiarray":
+            return getattr(numpy._core.multiarray, name)
+        if home == "numpy.core.numeric":
+            return getattr(numpy._core.numeric, name)
+        return getattr({"numpy": numpy, "collections": collections, "builtins": builtins}[home], name)
 
 
 def load(path: Path) -> Any:
