@@ -95,10 +95,10 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
-def drawn(x: Tensor, y: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+def drawn(x: Tensor, y: Tensor, steps: int, size: int = BATCH) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of tensors in memory, one gather each."""
     while True:
-        for index in torch.randperm(len(x))[: len(x) // BATCH * BATCH].split(BATCH):
+        for index in torch.randperm(len(x))[: len(x) // size * size].split(size):
             if steps == 0:
                 return
             steps -= 1

@@ -15,7 +15,7 @@ from pegboard.registry import Registry
 COMPLETE = (
     *("core", "mlp", "optimizers", "objectives", "datasets"),
     *("dropout", "batchnorm", "weight_decay", "label_smoothing", "distillation"),
-    *("cnn", "rnn", "transformer"),
+    *("cnn", "rnn", "transformer", "gnn", "generative"),
 )
 HEAD = "id,home,kind,duplicate_of,name,parts,recorded\n"
 

@@ -35,6 +35,11 @@ ALLOWED = {
     "framework/src/pegboard/__init__.py": {"importlib.import_module"},  # public names, from a fixed table
     "framework/src/pegboard/cli/__init__.py": {"importlib.import_module"},  # commands, from a fixed tuple
     "framework/src/pegboard/cli/plugins/__init__.py": {"importlib.import_module"},  # its actions, likewise
+    # An unpickler that makes arrays and containers from a fixed table and refuses all else.
+    "plugins/gnn/src/pegboard_gnn/unpickling.py": {"import pickle"},
+    "plugins/gnn/src/pegboard_gnn/trials.py": {"import pickle"},  # writes files in that form, reads none
+    # Data sets, from a fixed list.
+    "plugins/gnn/src/pegboard_gnn/data_parts.py": {"importlib.import_module"},
     # Files that the user named as local plugins, and no others: see loading.read_saved.
     "framework/src/pegboard/registry.py": {"importlib.util.spec_from_file_location"},
 }

@@ -88,7 +88,8 @@ def test_every_hook_and_every_record_has_a_section(site: Path) -> None:
 def test_every_public_name_has_a_section(site: Path) -> None:
     there = {*read(site / "reference" / "hooks.html"), *read(site / "reference" / "python.html")}
     assert not {name.strip("_") for name in pegboard.__all__} - there
-    assert read(site / "reference" / "python.html")["Batch"] == ["inputs", "target", "weight", "rows"]
+    fields = read(site / "reference" / "python.html")["Batch"]
+    assert fields == ["inputs", "target", "weight", "rows", "samples"]
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

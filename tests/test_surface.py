@@ -23,14 +23,14 @@ SOURCES = sorted(CORE.rglob("*.py"))
 ORDER = """
 version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed adapters
 switches registry regularizer config pegs generation data planning engine diagnosis report explain run
-recorded zoo loading provenance compare tables answers ending training folds inference texts api watched
-importing doctor cli testing scaffold __main__
+recorded zoo loading provenance compare tables answers samples ending training folds inference texts
+generators api watched importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
-WORDS = set(
-    "constant digits filters gradients linear margin objects solids span step translation".split()
-)  # as English has them
+WORDS = set(  # as English has them
+    "constant digits filters flow gradients linear margin modes objects solids span step translation".split()
+)
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

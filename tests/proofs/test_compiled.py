@@ -69,6 +69,10 @@ ALONE = {
         f"optimizer {name}": f"optimizer '{name}' evaluates the loss again inside its update"
         for name in ("gd", "lbfgs", "nesterov")
     },
+    "regularizer orthogonal_transform": r"model \(pointnet, pointnet.py:\d+\): it changes matrices in Python",
+    # Torch does not trace its own recurrent kernels.
+    "model rnn": r"model \(rnn, cells.py:\d+\): Attempted to wrap RNN, GRU, or LSTM",
+    "model seq2seq": r"Attempted to wrap RNN, GRU, or LSTM \(cells.py:\d+\)",
 }
 
 
@@ -91,14 +95,18 @@ def test_100_compiled_steps_with_this_part_agree_to_a_hundred_thousandth(
 
 
 def together() -> list[tuple[Entry, Entry, Entry]]:
-    """Every part that goes into a step beside an optimizer and a schedule, so that all have their turn."""
+    """Every part that goes into a step beside an optimizer and a schedule, so that all have their turn.
+
+    Models have weights whose gradient is nothing but rounding, as the keys' constants in attention, and batch
+    norm makes some: these have descent, for the reason above, which is the last of the optimizers.
+    """
     parts = [e for kind in KINDS[:3] for e in entries(kind) if of(e) not in ALONE]
-    # The last of them, descent, is for the first part: batchnorm, for the reason above.
     optimizers = [e for e in entries("optimizer")[::-1] if of(e) not in ALONE]
     turns = zip(itertools.cycle(optimizers), itertools.cycle(entries("schedule")), strict=False)
     everything = itertools.islice(itertools.cycle(parts), max(len(parts), len(optimizers)))
     return [
-        (part, optimizer, schedule) for part, (optimizer, schedule) in zip(everything, turns, strict=False)
+        (part, optimizers[0] if part.part.kind == "model" else optimizer, schedule)
+        for part, (optimizer, schedule) in zip(everything, turns, strict=False)
     ]
 
 

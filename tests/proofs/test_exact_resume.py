@@ -123,6 +123,8 @@ def test_this_trick_on_this_model_resumes_exactly_at_15_points(
         "model": {"name": model.qualified, **fields(model, shelf)},
         "regularizers": {trick.part.name: {"name": trick.qualified, **fields(trick, shelf)}},
     }
+    if own := getattr(model.part, "objective", ""):
+        nodes["objective"] = {"name": own}
     try:
         given = fitting("", (plain(data=data, **nodes) for data in partner_data()))
     except AssertionError as refused:  # with a reason; that each part trains somewhere is shown above

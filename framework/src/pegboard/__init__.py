@@ -49,11 +49,17 @@ from .parts import (
 )
 from .regularizer import Stop, Trick
 from .specs import (
+    Asked,
+    Bounds,
     Classes,
     DataSpec,
+    EdgeFeatures,
+    Edges,
     Image,
     Labels,
     Masked,
+    Nodes,
+    Points,
     Series,
     Span,
     Spec,
@@ -67,36 +73,46 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .api import Run, load, plan, resume, train
-    from .data import Ragged, Resident, Sequences, Stream, cut_fold
+    from .data import Graph, GraphSet, Ragged, Resident, Sequences, Stream, WholeGraph, cut_fold, sampled
     from .generation import beam_search, extend
     from .pegs import Peg
 
 _LAZY = {
+    "Graph": "data",
+    "GraphSet": "data",
     "Peg": "pegs",
     "Ragged": "data",
     "Resident": "data",
     "Run": "api",
     "Sequences": "data",
     "Stream": "data",
+    "WholeGraph": "data",
     "beam_search": "generation",
     "cut_fold": "data",
     "extend": "generation",
     "load": "api",
     "resume": "api",
     "plan": "api",
+    "sampled": "data",
     "train": "api",
 }
 
 __all__ = [
+    "Asked",
     "Batch",
+    "Bounds",
     "Classes",
     "Codec",
     "Context",
     "DataSpec",
     "Dataset",
     "Decoding",
+    "EdgeFeatures",
+    "Edges",
     "Facts",
     "Ge",
+    "Graph",
+    "GraphSet",
     "Gt",
     "Image",
     "Labels",
@@ -107,6 +123,7 @@ __all__ = [
     "Matches",
     "Metric",
     "Model",
+    "Nodes",
     "Objective",
     "ObjectivePart",
     "Optimizer",
@@ -114,6 +131,7 @@ __all__ = [
     "PegboardDeprecationWarning",
     "PegboardError",
     "Player",
+    "Points",
     "Probe",
     "ProbePart",
     "Problem",
@@ -143,6 +161,7 @@ __all__ = [
     "Vector",
     "Views",
     "Voxels",
+    "WholeGraph",
     "__version__",
     "beam_search",
     "cut_fold",
@@ -151,6 +170,7 @@ __all__ = [
     "load",
     "plan",
     "resume",
+    "sampled",
     "train",
 ]
 

@@ -24,6 +24,13 @@ class Batch(NamedTuple):
     weight: Tensor | None = None  # (batch,) weight of each sample, None for all equal
     rows: Tensor | None = None  # (batch,) number of each sample in its split
 
+    @property
+    def samples(self) -> int:
+        """How many samples it has: of graphs the first input does not tell."""
+        return len(
+            self.rows if self.rows is not None else self.inputs[0] if self.target is None else self.target
+        )
+
 
 # What an optimizer's record may give besides `step`: gradients of all groups, then the rate of each group.
 Update = Callable[["Sequence[Tensor]", "Sequence[float | Tensor]"], None]
@@ -37,7 +44,9 @@ class Source(Protocol):
     an evaluation and of the run. One whose samples differ
     in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
     CPU too; and `padded(spec)`, the same samples all as long as the spec says. One that has tensors `weight`
-    and `target` of all its samples need not be read to draw by them.
+    and `target` of all its samples need not be read to draw by them. One whose batches differ in shape has
+    `varied = True` and gets its numbers on the CPU; one where any samples cost as much as all of them, as
+    nodes of one graph, has `whole = True` and is evaluated at once.
     """
 
     def __len__(self) -> int:
@@ -72,6 +81,8 @@ class Splits:
     # Columns as for `encode` -> where an answer for every step counts, as at the first symbol of each word:
     # booleans (rows, length). None: at all steps.
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
+    # The first input of samples -> what it was before it was scaled; pictures between 0 and 1.
+    invert: Callable[[Tensor], Tensor] | None = None
     # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -86,6 +97,7 @@ class Codec(NamedTuple):
     decode: Callable[[Tensor], list[str]] | None = None
     decode_input: Callable[[int, Tensor], list[str]] | None = None
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
+    invert: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,35 +144,58 @@ class Player:
     """One loss with the parameters that it moves.
 
     `loss(model, batch)` gives the loss to descend and the output that tricks and metrics see. A
-    player takes `steps` updates for every one of the player that takes fewest.
+    player takes `steps` updates for every one of the player that takes fewest. Where it is not the target of
+    the data that it learns, `target(batch)` gives what takes its place in the batch, for tricks and the loss.
     """
 
     name: str
     parameters: Sequence[tuple[str, nn.Parameter]]
     loss: Callable[[nn.Module, Batch], tuple[Tensor, Any]]
     steps: int = 1
+    target: Callable[[Batch], Tensor] | None = None
 
 
 class Objective:
-    """A loss with its metrics. Outputs hold their classes or features in the last axis."""
+    """A loss with its metrics. Outputs hold their classes or features in the last axis.
+
+    An output may be any nest of tensors that the objective itself understands. What needs more than the
+    output and the target, as a loss that reads the inputs, overrides `evaluate`.
+    """
 
     formula: str = "loss(f(x), y)"  # of the loss, in terms of f(x) and y
     monitor: tuple[str, Literal["min", "max"]] = ("loss", "min")  # what "best" means
 
-    def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike."""
+    def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch: a scalar; `weight` (batch,) weighs samples, None weighs all alike.
+
+        The target is a tensor, or None where the data has none.
+        """
         raise NotImplementedError
+
+    def evaluate(self, model: nn.Module, batch: Batch) -> tuple[Tensor, Any]:
+        """The mean loss of a batch, and the output that tricks and metrics see.
+
+        What it draws in an evaluation comes from a random stream of its own, each time the same.
+        """
+        output = model(*batch.inputs)
+        return self.loss(output, batch.target, batch.weight), output
+
+    def look(self, splits: Splits) -> None:
+        """Look at the data before a run begins; a PegboardError says why it cannot be learned."""
 
     def mass(self, batch: Batch) -> Tensor | float:
         """How much a batch counts in the mean over an evaluation: the sum of its weights, or its samples."""
-        return len(batch.inputs[0]) if batch.weight is None else batch.weight.sum()
+        return batch.samples if batch.weight is None else batch.weight.sum()
 
     def metrics(self) -> dict[str, Metric]:
         """Fresh metrics besides the loss, each updated with (output, target) of an evaluation."""
         return {}
 
     def predict(self, output: Any) -> dict[str, Tensor]:
-        """Columns for people: the predicted class, its probability, a value. (batch,) or (batch, k)."""
+        """Columns for people: the predicted class, its probability, a value. (batch,) or (batch, k).
+
+        None at all where an output says nothing of a sample.
+        """
         return {"output": output}
 
     def tables(self, output: Any, target: Tensor) -> dict[str, Table]:
@@ -168,15 +203,9 @@ class Objective:
         return {}
 
     def players(self, model: nn.Module) -> list[Player]:
-        """Who trains: by default one player with all parameters and this loss."""
-
-        def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Any]:
-            output = model(*batch.inputs)
-            assert batch.target is not None
-            return self.loss(output, batch.target, batch.weight), output
-
+        """Who trains: by default one player with all parameters and the loss of `evaluate`."""
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        return [Player("model", named, loss)]
+        return [Player("model", named, self.evaluate)]
 
 
 @dataclass(kw_only=True)

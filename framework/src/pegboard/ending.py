@@ -17,7 +17,7 @@ from .contracts import Objective, Probe, Reference, Table
 from .data import epoch_order
 from .diagnosis import MOST, Answers, Diagnosis, diagnose
 from .engine import checkpoint
-from .engine.evaluate import Halted, collect, eval_mode, evaluate, reading_order
+from .engine.evaluate import Halted, collect, eval_mode, evaluate, on_cpu, reading_order
 from .engine.loop import Loop
 from .errors import PegboardError
 from .parts import Context
@@ -26,11 +26,15 @@ from .recorded import write_report
 from .report.console import Console, number
 from .report.curves import draw_curves, draw_figure
 from .run import MetricsFile
+from .samples import draw_samples, some_inputs, write_picture
+from .specs import Vector
 
 if TYPE_CHECKING:
     from .training import Following
 
 SAMPLES = 32  # predictions that are shown
+PICTURED = 64  # samples in the picture of what a model generates
+POINTS = 1000  # of vectors instead, and of the data beside them
 NUMBERS = 2**27  # outputs of a split that are in memory at a time, for the tables that need all
 
 
@@ -50,6 +54,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     rows = MetricsFile.read(folder / "metrics.jsonl")
     picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name)
     following.dispatch.send("figure", "curves", picture)
+    picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
     judged, measured = None, None
     if loop.settings.trainer.diagnose:
         judged, train, measured = _judge(loop, figures)
@@ -89,6 +94,23 @@ def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Follo
         following.dispatch.send("figure", "report", write_report(folder, plan, summary))
     except OSError as error:
         following.console.warn(f"report.html was not written: {error.strerror or error}")
+
+
+def picture_samples(loop: Loop, following: Following, name: str, title: str) -> None:
+    """Draw what the model generates, where it does, beside samples of the data."""
+    if not getattr(loop.settings.model.entry.part, "samples", False):
+        return
+    spec, splits, seed = loop.plan.spec, loop.splits, loop.settings.seed
+    path = loop.folder / "figures" / f"{name}.png"
+    try:
+        plane = isinstance(spec.inputs[0], Vector)
+        x = draw_samples(loop.assembly.model, POINTS if plane else PICTURED, seed, loop.assembly.device)
+        path.parent.mkdir(exist_ok=True)
+        real = some_inputs(splits.train, POINTS) if plane else None
+        if write_picture(x, spec.inputs[0], path, title, splits.invert, real):
+            following.dispatch.send("figure", "samples", path)
+    except Exception as error:  # the run itself is whole, and says so
+        following.console.warn(f"no picture of samples: {_told(error)}")
 
 
 def _take_best(loop: Loop, console: Console, best: Path) -> None:
@@ -140,7 +162,7 @@ def measure(
     a = loop.assembly
     return evaluate(
         model or a.model, a.objective, loop.metrics, getattr(loop.splits, split), loop.eval_batch, a.device,
-        loop.precision, lambda: loop.halt, loop.settings.batches.workers, order, watch,
+        loop.precision, lambda: loop.halt, loop.settings.batches.workers, order, watch, loop.settings.seed,
     )  # fmt: skip
 
 
@@ -243,12 +265,17 @@ def _tables(loop: Loop, split: str) -> dict[str, Table]:
     batch = source.gather(reading_order(source, device, by_length=False)[:SAMPLES])
     if batch.target is None:
         return {}
-    with eval_mode(assembly.model):
-        output = loop.precision.wrap(assembly.model)(*batch.inputs).float().cpu()
-    columns = {"target": batch.target, **objective.predict(output)}
+    with private_rng(loop.settings.seed, "evaluate", device=device), eval_mode(assembly.model):
+        output = on_cpu(loop.precision.wrap(assembly.model)(*batch.inputs))
+    said = objective.predict(output)
+    if not said:
+        return {}
+    columns = {"target": batch.target, **said}
     shown = worded(columns, batch.inputs, spec, loop.splits.decode)
     rows = [[i, *cells] for i, cells in enumerate(zip(*shown.values(), strict=True))]
     found = {"predictions": Table(["sample", *shown], rows)}
+    if not isinstance(output, Tensor) or type(objective).tables is Objective.tables:
+        return found
     if len(source) * output[0].numel() > NUMBERS:  # as those of every symbol of a large vocabulary
         return found
     workers = loop.settings.batches.workers

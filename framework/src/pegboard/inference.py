@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .answers import Decode, worded
 from .config.alone import insist_on_fit
 from .config.nodes import Chosen
 from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from .data import Resident, place, reading
-from .engine.evaluate import eval_mode, evaluate, reading_order
+from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_order
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model, restore
@@ -76,7 +75,7 @@ class Trained:
         metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
         return evaluate(
             self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision,
-            workers=self.workers,
+            workers=self.workers, seed=self.plan.settings.seed,
         )  # fmt: skip
 
     def probe(
@@ -120,7 +119,9 @@ class Trained:
         splits = self.splits
         if splits.encode is None:
             return None
-        return Codec(splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked)
+        return Codec(
+            splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked, splits.invert
+        )
 
     @property
     def translates(self) -> bool:
@@ -144,30 +145,40 @@ class Trained:
         order = reading_order(source, self.device)
         found: dict[str, list[Any]] = {}
         forward = self.precision.wrap(self.model)
-        with eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
+        stream = private_rng(self.plan.settings.seed, "evaluate", device=self.device)
+        with stream, eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
             done = 0
             for batch in batches:
                 if self.translates:
                     columns = self._translated(batch, how or Decoding(length=self.longest, temperature=0.0))
                 else:
-                    columns = self._worded(forward(*batch.inputs).float().cpu(), batch)
+                    columns = self._worded(on_cpu(forward(*batch.inputs)), batch)
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
-                done += len(batch.inputs[0])
+                done += batch.samples
                 advance(done)
         if getattr(source, "lengths", None) is None:
             return found
         back = torch.argsort(order).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}
 
-    def _worded(self, output: Tensor, batch: Batch) -> dict[str, list[Any]]:
+    def _worded(self, output: Any, batch: Batch) -> dict[str, list[Any]]:
         """What an output says, in words."""
+        said = self.objective.predict(output)
+        if not said:
+            raise PegboardError(self._silent())
         spec, target, asked, read = self.plan.spec, batch.target, None, None
         if isinstance(spec.target, Tokens) and target is not None and not target.is_floating_point():
             asked = target != UNASKED
         if isinstance(spec.target, Masked | Span) and self.codec is not None:
             read = self.codec.decode_input
-        return worded(self.objective.predict(output), batch.inputs, spec, self._decode(), read, asked)
+        return worded(said, batch.inputs, spec, self._decode(), read, asked)
+
+    def _silent(self) -> str:
+        settings, part = self.plan.settings, self.plan.objective.entry.part
+        model: Any = settings.model.entry.part
+        hint = "\nwhat it generates: pegboard sample" if model.samples else ""
+        return f"objective {part.name!r} of {self.ref} says nothing of a single sample{hint}"
 
     def _decode(self) -> Decode | None:
         """What makes a text of symbols, where the target is text."""

@@ -179,6 +179,12 @@ class Model(StepPart[C, "torch.nn.Module"]):
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it predicts; () is any
     pegs: tuple[str, ...] = field(default=(), kw_only=True)  # sites its pegs have
     generates: bool = field(default=False, kw_only=True)  # its module has `generate`, as `Decoding` says
+    # Its module has `sample(count, generator) -> Tensor`, new samples like those of its input; and, where
+    # they have a meaning, `encode(x)` and `decode(code)`, or `latent(count, generator)` and `decode(code)`.
+    samples: bool = field(default=False, kw_only=True)
+    objective: str = field(
+        default="", kw_only=True
+    )  # that trains it where a config names none; "": by target
 
 
 @dataclass(frozen=True)
@@ -274,6 +280,8 @@ class ObjectivePart(StepPart[C, "Objective"]):
     default_for: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # chosen when none is named
     outputs: Callable[[C, Spec], int | None] | None = field(default=None, kw_only=True)
     soft: bool = field(default=False, kw_only=True)  # takes distributions over classes as targets
+    # What its players learn in place of the data's target, where they do: what tricks on targets act on.
+    target: Spec | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ nothing. `assemble` builds its objects on a device: on `meta` to explain, on a r
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,12 @@ class Plan:
         if isinstance(self.spec.target, Series):
             return self.spec.target.features  # at every step
         return None if self.spec.target is None else self.spec.target.size
+
+    @property
+    def told(self) -> DataSpec:
+        """The spec as tricks see it: with the target that the players learn."""
+        part: Any = self.objective.entry.part
+        return self.spec if part.target is None else replace(self.spec, target=part.target)
 
     @functools.cached_property
     def sampler(self) -> Sampler | None:
@@ -179,9 +186,9 @@ def build(chosen: Chosen, context: Context) -> Any:
 
 
 @contextmanager
-def private_rng(seed: int, *key: object) -> Iterator[None]:
+def private_rng(seed: int, *key: object, device: str = "cpu") -> Iterator[None]:
     """Draws inside come from a stream of their own, and the streams outside do not notice."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
         torch.manual_seed(key_seed(seed, *key))
         yield
 
@@ -241,7 +248,7 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
 
     def context(key: str) -> Context:
         return Context(
-            spec=plan.spec,
+            spec=plan.told if key in settings.regularizers else plan.spec,
             outputs=plan.outputs,
             device=device,
             seed=settings.seed,
@@ -254,7 +261,7 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
         )
 
     objective: Objective = build(plan.objective, context("objective"))
-    model, tricks, hung = build_network(plan, context)
+    model, tricks, hung = build_network(plan, context, objective)
     model.to(device)
     assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
     if settings.trainer.channels_last or _compiles_convolutions(settings, device, model):
@@ -273,17 +280,18 @@ def _compiles_convolutions(settings: Settings, device: str, model: nn.Module) ->
 
 
 def build_network(
-    plan: Plan, context: Callable[[str], Context]
+    plan: Plan, context: Callable[[str], Context], objective: Objective | None = None
 ) -> tuple[nn.Module, dict[str, Trick], list[tuple[str, pegs.Peg, list[str]]]]:
     """The model with its initial weights and with all that tricks change in it or hang on it."""
     model = _build_model(plan, context("model"))
+    owners = _owners(plan, model, lambda: objective or build(plan.objective, context("objective")))
     tricks = _build_tricks(plan, context)
     for placed in plan.order.get("edit_model", ()):
         if overrides(tricks[placed.key], "edit_model"):
             with private_rng(plan.settings.seed, "edit_model", placed.key):
                 tricks[placed.key].edit_model(model)
     with torch.device("meta" if context("").device == "meta" else "cpu"):
-        return model, tricks, _hang(plan, model, tricks)
+        return model, tricks, _hang(plan, model, tricks, owners)
 
 
 def _build_model(plan: Plan, context: Context) -> nn.Module:
@@ -318,13 +326,37 @@ def _build_tricks(plan: Plan, context: Callable[[str], Context]) -> dict[str, Tr
     return tricks
 
 
-def _hang(plan: Plan, model: nn.Module, tricks: Mapping[str, Trick]) -> list[tuple[str, pegs.Peg, list[str]]]:
+def _owners(plan: Plan, model: nn.Module, objective: Callable[[], Objective]) -> dict[str, str]:
+    """The player that each peg belongs to, by the parameters beside it; nothing where no trick asks."""
+    hanging = [plan.settings.regularizers[placed.key].players for placed in plan.order.get("hang", ())]
+    if not any(hanging):
+        return {}
+    players = objective().players(model)
+    _check_players(plan.settings, [p.name for p in players])
+    homes = {p.name: [name.split(".") for name, _ in p.parameters] for p in players}
+
+    def near(peg: Sequence[str], player: str) -> int:
+        """How many modules around the peg are around a parameter of the player too."""
+        found = 0
+        for name in homes[player]:
+            alike = takewhile(lambda pair: pair[0] == pair[1], zip(peg, name, strict=False))
+            found = max(found, sum(1 for _ in alike))
+        return found
+
+    found = ((name, name.split(".")) for name, _ in pegs.find(model))
+    return {name: max(homes, key=lambda player: near(parts, player)) for name, parts in found}
+
+
+def _hang(
+    plan: Plan, model: nn.Module, tricks: Mapping[str, Trick], owners: Mapping[str, str]
+) -> list[tuple[str, pegs.Peg, list[str]]]:
     """Fill the model's pegs; a trick that can only hang and found no peg is an error."""
     found = [(name, peg, list[str]()) for name, peg in pegs.find(model)]
     used = set()
     for name, peg, keys in found:
         for placed in plan.order.get("hang", ()):
-            if not overrides(tricks[placed.key], "hang"):
+            players = plan.settings.regularizers[placed.key].players
+            if not overrides(tricks[placed.key], "hang") or (players and owners[name] not in players):
                 continue
             with private_rng(plan.settings.seed, "hang", placed.key, name):
                 module = tricks[placed.key].hang(peg)

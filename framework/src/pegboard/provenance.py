@@ -29,7 +29,6 @@ from .config.dump import to_yaml
 from .config.nodes import Origin, Settings
 from .config.report import leaves
 from .contracts import Splits
-from .data import Ragged, Resident
 from .engine.checkpoint import digest
 from .loading import weights_file
 from .planning import Plan
@@ -152,13 +151,13 @@ def data_record(splits: Splits) -> dict[str, Any]:
     record["samples"] = {name: len(source) for name, source in there.items()}
     if splits.files:  # by which a run reads and writes samples later
         record["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in splits.files.items()}
-    resident = {name: source for name, source in there.items() if isinstance(source, Resident | Ragged)}
+    resident = {name: source for name, source in there.items() if hasattr(source, "tensors")}
     if "fingerprint" not in record and len(resident) == len(there):
         record["fingerprint"] = fingerprint(resident)
     return record
 
 
-def fingerprint(splits: Mapping[str, Resident | Ragged], whole: int = WHOLE) -> str:
+def fingerprint(splits: Mapping[str, Any], whole: int = WHOLE) -> str:
     """A sha256 of the tensors of all splits with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, source in splits.items():

@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import torch
 
 
 _UNSHOWN = ("names", "begin", "end", "padded")  # fields that tell a person little
+_NODES, _EDGES = 4, 8  # of every graph of an example, a ring
 
 
 @dataclass(frozen=True)
 class Spec:
     """One input or target of a sample."""
+
+    counted: ClassVar[bool] = True  # the first axis counts samples; of nodes and edges it does not
 
     @property
     def size(self) -> int | None:
@@ -187,6 +190,109 @@ class Masked(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, None if self.length is None else 1 + self.length).long()
+
+
+@dataclass(frozen=True)
+class Points(Spec):
+    """Points of a set or cloud, in no order: a float tensor (batch, points, features).
+
+    Where `padded`, sets may be smaller: the points that are not there are nan in every feature.
+    """
+
+    count: int | None = None  # of the largest set
+    features: int | None = None
+    padded: bool = False  # some sets have fewer points
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.count, self.features)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.count, self.features)
+
+
+@dataclass(frozen=True)
+class Nodes(Spec):
+    """The nodes of all graphs of a batch, one graph after the other: a float tensor (nodes, features)."""
+
+    counted: ClassVar[bool] = False
+
+    features: int | None = None
+    count: int = 0  # how many there are, where every batch has the same graph; 0 where they differ
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, max(self.count, _NODES * rows), device, self.features)
+
+    def __str__(self) -> str:
+        return f"Nodes({'?' if self.features is None else self.features})"
+
+
+@dataclass(frozen=True)
+class Edges(Spec):
+    """Directed edges: an int64 tensor (2, edges), the numbers of the nodes they lead from and to.
+
+    No edge leads from a node to itself: a model that wants such edges adds them. An edge of an undirected
+    graph is there in both directions.
+    """
+
+    counted: ClassVar[bool] = False
+
+    fixed: bool = False  # the same graph in every batch, so that a model may compute once what it needs of it
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        nodes = torch.arange(_NODES * rows, device=device)
+        after = nodes - nodes % _NODES + (nodes + 1) % _NODES
+        return torch.stack((torch.cat((nodes, after)), torch.cat((after, nodes))))
+
+    def __str__(self) -> str:
+        return "Edges(fixed)" if self.fixed else "Edges()"
+
+
+@dataclass(frozen=True)
+class EdgeFeatures(Spec):
+    """What is known of every edge: a float tensor (edges, features); a single feature is a weight."""
+
+    counted: ClassVar[bool] = False
+
+    features: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, _EDGES * rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class Asked(Spec):
+    """The nodes that are asked for: an int64 tensor (batch,) of their numbers in the batch.
+
+    Outputs and targets are of these nodes, in this order.
+    """
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        return _NODES * torch.arange(rows, device=device)
+
+
+@dataclass(frozen=True)
+class Bounds(Spec):
+    """Where the nodes of each graph begin, and where the last ends: an int64 tensor (batch + 1,)."""
+
+    counted: ClassVar[bool] = False
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        return _NODES * torch.arange(rows + 1, device=device)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Splits, Tracker
 from .data import Resident, Unreadable, place
-from .ending import finish, report
+from .ending import finish, picture_samples, report
 from .engine import checkpoint
 from .engine.compiler_absent import compiler_absent
 from .engine.evaluate import Halted
@@ -61,6 +61,13 @@ class Following:
 
     def note(self, text: str) -> None:
         self.console.say(text)
+
+    def epoch_ended(self, loop: Loop) -> None:
+        """A picture of what the model generates by now, where one is due."""
+        every, epoch = loop.settings.trainer.sample_every, loop.progress.epoch
+        if every is not None and epoch % every == 0:
+            with loop.averaged():
+                picture_samples(loop, self, f"samples-{epoch:04d}", f"samples after epoch {epoch}")
 
 
 def run_plan(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
@@ -199,6 +206,7 @@ def _assemble(plan: Plan, device: str, folder: Path, console: Console, anew: boo
             console.say(f"weights: {line}")
     assert plan.splits is not None
     choose_monitor(assembly, plan.splits)  # a wrong name is said before there is a folder
+    assembly.objective.look(plan.splits)
     torch.manual_seed(key_seed(plan.settings.seed, "train"))
     return assembly
 

@@ -91,7 +91,7 @@ def find_recipe(name: str, registry: Registry | None = None) -> Recipe:
 def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], weights: bool = True) -> Path:
     """Train a recipe with its seed and those after it, and write what came of it beside its config.
 
-    Small weights of the first run are kept too, unless `weights` is false.
+    Small weights of the first run are kept too, unless `weights` is false or it is a cross-validation.
     """
     from .api import train
     from .config.check import check
@@ -104,8 +104,11 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
         say(f"{recipe.name} with seed {seed}")
         runs.append(train(recipe.config, f"seed={seed}", f"name={_slug(recipe.name)}", root=root, quiet=True))
         say("  " + ", ".join(f"{k} {v:.4g}" for k, v in runs[-1].figures.items()))
-    best = runs[0].folder / "checkpoints" / "best"
-    environment = json.loads((runs[0].folder / "environment.json").read_text("utf-8"))
+    one = (
+        runs[0].folds[0] if runs[0].folds else runs[0]
+    )  # of a cross-validation the first fold stands for all
+    best = one.folder / "checkpoints" / "best"
+    environment = json.loads((one.folder / "environment.json").read_text("utf-8"))
     manifest = read_manifest(best)
     result = {
         "name": recipe.name,
@@ -115,7 +118,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
             for name in runs[0].figures
             if all(name in r.figures for r in runs)  # a probe may have failed
         },
-        "steps": runs[0].summary["steps"],
+        "steps": one.summary["steps"],
         "seconds": round(statistics.median(r.summary["seconds"] for r in runs), 2),
         "parameters": _parameters(best / "model.safetensors"),
         "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
@@ -126,11 +129,11 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     gaps = [r.summary["reference"]["gap"] for r in runs if "gap" in r.summary.get("reference", {})]
     if gaps:
         result["gap"] = _spread(gaps)  # of what the reference minimises, to the optimum
-    kept = _keep(runs[0].folder, recipe.folder) if weights else _forget(recipe.folder)
+    kept = _keep(one.folder, recipe.folder) if weights and one is runs[0] else _forget(recipe.folder)
     if kept and "files" in environment["data"]:
         result["files"] = environment["data"]["files"]  # with their hashes
     (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    shutil.copyfile(runs[0].folder / "figures" / "curves.png", recipe.folder / "curves.png")
+    shutil.copyfile(one.folder / "figures" / "curves.png", recipe.folder / "curves.png")
     return recipe.folder / "result.json"
 
 

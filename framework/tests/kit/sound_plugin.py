@@ -66,6 +66,9 @@ def build_net(config: SoundNet, context: Context) -> nn.Module:
             hidden = self.first(x - self.mean).tanh()
             return self.last(hidden)
 
+        def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+            return self.mean + torch.randn(count, features, generator=generator)
+
     return Net()
 
 
@@ -265,7 +268,7 @@ class Least(Reference):
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
-    return [Model("sound_net", SoundNet, build_net, inputs=(Vector,))]
+    return [Model("sound_net", SoundNet, build_net, inputs=(Vector,), samples=True)]
 
 
 @hookimpl

@@ -134,6 +134,7 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
         "p.detach().norm(self.power))",
         "p.detach().norm(self.power)) + id(self)",
     ),
+    "generates_samples": ("model-sound_net", "generator=generator)", "generator=None)"),
     "knows_the_optimum": ("probe-sound_optimum", "copy.deepcopy(model)", "model"),
     "card_is_complete": ("plugin", "", ""),
 }

@@ -119,3 +119,11 @@ def test_a_small_network_learns_digits(build):
                 optimizer.step()
     right = model(splits.test.inputs[0]).argmax(1) == splits.test.target
     assert right.float().mean() >= 0.96
+
+
+@pytest.mark.parametrize("normalize", ["standard", "minmax", "none"])
+def test_what_was_scaled_can_be_read_back(build, normalize):
+    splits = build("digits", normalize=normalize, limit=50)
+    pixels = splits.invert(splits.train.inputs[0])
+    assert float(pixels.min()) >= -1e-6 and float(pixels.max()) <= 1 + 1e-6
+    assert torch.allclose(pixels * 16, (pixels * 16).round(), atol=1e-4)

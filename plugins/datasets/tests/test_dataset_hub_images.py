@@ -164,3 +164,27 @@ def test_colours_stay_in_their_channels():
     pixels = read_pixels([source], "x")[0]
     assert pixels[:, 0, 0].tolist() == [10, 20, 30]
     assert pixels[:, 0, 1].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("memory", ["always", "never"])
+@pytest.mark.parametrize("target", [None, Target(kind="none")])
+def test_pictures_may_have_no_target_and_are_scaled_back(hub, tmp_path, memory, target):
+    path = folder(tmp_path / "pictures")
+    given = {"path": path, "inputs": {"image": Input(kind="image")}, "target": target}
+    splits = hub(**given, memory=memory)
+    assert splits.spec == DataSpec((Image(1, 4, 5),), None, ("image",))
+    rows = torch.arange(len(splits.train))
+    if hasattr(splits.train, "begin"):
+        splits.train.begin([rows], 0, 0)
+    batch = splits.train.gather(rows)
+    assert batch.target is None
+    pixels = splits.invert(batch.inputs[0])
+    assert torch.allclose(pixels * 255, (pixels * 255).round(), atol=1e-2)
+    assert pixels[:, 0, 0, 0].abs().max() < 1e-5 < pixels.max() <= 1
+    assert hub_spec(Hub(**given)) == DataSpec((Image(),), None, ("image",))
+    for name, contents in splits.files.items():
+        (tmp_path / name).write_bytes(contents)
+    from pegboard_datasets.restoring import restore
+
+    kept = restore(Hub(**given), tmp_path)
+    assert torch.equal(kept.invert(batch.inputs[0]), pixels)

@@ -218,3 +218,24 @@ def test_wrong_counts_are_problems(parts):
     assert "4" in found[0].expected
     found = list(polynomial.check(polynomial.config(features=100, degree=10), Facts()))
     assert found[0].field == "degree"
+
+
+@pytest.mark.parametrize("name", ["ring", "mixture"])
+def test_clouds_lie_around_their_centres(name):
+    points = getattr(made, name)(4000, noise=0.05, generator=stream())
+    centres = made.ring_centres(8, 2.0) if name == "ring" else made.mixture_centres(5, 2.0)
+    away = points.x - centres[points.y]
+    assert abs(away.std() - 0.05) < 0.002 and away.mean(0).abs().max() < 0.003
+    assert torch.bincount(points.y, minlength=len(centres)).min() > 0.6 * 4000 / len(centres)
+    if name == "ring":
+        torch.testing.assert_close(centres.norm(dim=1), torch.full((8,), 2.0))
+        torch.testing.assert_close(centres[2], torch.tensor([0.0, 2.0]), atol=1e-6, rtol=0)
+    else:
+        assert centres[0].tolist() == [-4, -4] and centres[12].tolist() == [0, 0]
+
+
+def test_a_checkerboard_has_its_dark_cells():
+    points = made.checkerboard(2000, 4, 4.0, generator=stream())
+    cells = (points.x + 2).floor()
+    assert points.x.abs().max() <= 2 and (cells.sum(1) % 2 == 0).all()
+    assert len(cells.unique(dim=0)) == 8 == len(points.y.unique())

@@ -228,3 +228,18 @@ def test_a_step_runs_on_the_meta_device(mode: Any, fit: Fit) -> None:
     x = torch.zeros(4, 6, device="meta")
     fit(model, WeightDecay(0.1, mode), lambda g: torch.optim.SGD(g, 0.1), lambda: model(x).mean(), 1)
     assert model.last.weight.grad is not None
+
+
+@pytest.mark.parametrize("mode", ["decoupled", "l2"])
+def test_names_choose_what_decays(mode: Any, groups_of: Groups) -> None:
+    model = Pegged()
+    trick: Any = build(WeightDecay(value=0.1, mode=mode, only=("body.0.*",)), Context())
+    groups = trick.edit_groups(groups_of(model))
+    if mode == "decoupled":
+        chosen = [name for g in groups if g.get("decoupled_decay") for name in g["names"]]
+        assert chosen == ["body.0.weight"]
+    else:
+        assert [id(p) for p in trick.params] == [id(model.body[0].weight)]
+    nobody: Any = build(WeightDecay(value=0.1, mode=mode, only=("tail.*",)), Context())
+    with pytest.raises(PegboardError, match=r"whose name fits tail\.\*"):
+        nobody.edit_groups(groups_of(model))

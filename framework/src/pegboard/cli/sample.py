@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ..inference import Trained
     from ..texts import Written
 
-HELP = "Let a trained model write: it continues a text, or translates it."
+HELP = "Let a trained model generate: texts, pictures or points."
 EXAMPLE = """pegboard sample runs/shakespeare/latest --prompt 'ROMEO:' --length 200 --temperature 0.8 -n 3
-         pegboard sample runs/translate/latest --prompt 'Ein Hund schläft.' --beams 4"""
+         pegboard sample runs/translate/latest --prompt 'Ein Hund schläft.' --beams 4
+         pegboard sample runs/faces/latest -n 64 -o grid.png
+         pegboard sample runs/faces/latest --kind interpolate -o ways.png"""
+KINDS = ("samples", "reconstruct", "interpolate", "traverse")
+OF_TEXT = ("prompt", "length", "temperature", "top_k", "top_p", "beams")  # options that mean nothing else
 BETWEEN = "-" * 20  # two texts
 
 
@@ -27,7 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="what it goes on from; may be repeated",
     )
-    parser.add_argument("-n", "--count", type=whole, default=1, help="texts for each prompt (default: 1)")
+    parser.add_argument(
+        "-n", "--count", type=whole, help="samples (default: 64), or texts for each prompt (default: 1)"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=KINDS,
+        help="new samples, or by the model's codes: samples of the data beside what it makes of them, "
+        "ways between two, one number of a code changed (default: samples)",
+    )
+    parser.add_argument(
+        "--split", choices=("train", "val", "test"), default="test", help="of the data (default: test)"
+    )
     parser.add_argument("--length", type=whole, help="most symbols (default: 256, or those of the data)")
     parser.add_argument(
         "--temperature", type=_number(float, 0), help="divides the logits; 0 takes the likeliest (default: 1)"
@@ -38,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--beams", type=whole, help="texts followed at once; nothing is drawn (default: 1)")
     parser.add_argument("--seed", type=_number(int, 0), default=0, help="of all that is drawn (default: 0)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="a .csv or .json table, or a text file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="a picture, a table, .npy, or a text file")
     parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: best")
     parser.add_argument("--device", default="auto", help="default: a GPU where there is one")
     parser.add_argument("--local", action="append", default=[], metavar="FILE", help="a local plugin to run")
@@ -65,22 +81,49 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
+    from ..errors import PegboardError
     from ..inference import Trained
     from ..texts import Writer
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
+    part: Any = trained.plan.settings.model.entry.part
+    if part.samples:
+        return _generate(args, trained)
+    if args.kind is not None:
+        raise PegboardError(
+            f"--kind is for models that generate samples, and {part.name!r} of {args.run} does not"
+        )
     writer = Writer(trained, args.seed)
     options = {name: getattr(args, name) for name in ("length", "temperature", "top_k", "top_p", "beams")}
     if not args.prompt:
         print(f"without a prompt it begins after {writer.beginning[1]}", file=sys.stderr)
     written = []
-    for place, text in enumerate(writer.write(args.prompt, args.count, writer.decoding(**options))):
+    for place, text in enumerate(writer.write(args.prompt, args.count or 1, writer.decoding(**options))):
         written.append(text)
         if not args.output:
             print(*([BETWEEN] if place else []), _shown(text, trained.translates), sep="\n", flush=True)
     if args.output:
         _save(written, Path(args.output), trained.translates)
         print(f"{len(written)} texts in {args.output}")
+    return 0
+
+
+def _generate(args: argparse.Namespace, trained: Trained) -> int:
+    """Samples of a model that generates them, in a file."""
+    from pathlib import Path
+
+    from ..errors import PegboardError
+    from ..generators import Generator
+    from ..specs import Image, Vector
+
+    if given := [name for name in OF_TEXT if getattr(args, name)]:
+        raise PegboardError(f"--{given[0].replace('_', '-')} is for models of text, and {args.run} is none")
+    generator, kind = Generator(trained, args.seed), args.kind or "samples"
+    drawn = isinstance(generator.spec, Image | Vector)
+    path = Path(args.output or f"{kind}.{'png' if drawn else 'npy'}")
+    x, columns = generator.make(kind, args.count or 64, args.split)
+    generator.write(x, path, columns)
+    print(f"{len(x)} samples in {path}" if kind == "samples" else f"{kind}: {len(x)} in {path}")
     return 0
 
 

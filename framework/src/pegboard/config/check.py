@@ -107,6 +107,8 @@ class _Checker:
         key, reference = self.sections.get("reference", ("reference", None))
         if reference is not None:
             self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
+        where = self.sections.get("trainer", ("trainer",))[0]
+        self.found += fit.fit_pictures(trainer, where, self.reads.get("model"))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)
@@ -355,22 +357,26 @@ class _Checker:
                 sure |= {"objective": objective} if objective else {}
             elif objective is not None:
                 self.found += fit.fit_target(objective, source, spec.target, self.registry)
+            target = fit.told(spec, objective).target
             for path, read in sure.items():
                 if path.startswith("regularizers."):
-                    self.found += fit.fit_target(read, source, spec.target, self.registry)
+                    self.found += fit.fit_target(read, source, target, self.registry)
         tricks = {
             path.partition(".")[2]: (read, read.config, read.options.players)
             for path, read in sure.items()
             if path.startswith("regularizers.") and read.config is not None and read.options is not None
         }
         self.found += fit.fit_tricks(tricks, model)
+        told = None if spec is None else fit.told(spec, objective)
         # Data that was read once met its own rules, and its files may be gone since.
-        ruled = [read for path, read in sure.items() if not (was_read and path == "data")]
-        self.found += fit.own_rules(self.parts, ruled, fit.facts(sure, spec, objective))
+        ruled = {path: read for path, read in sure.items() if not (was_read and path == "data")}
+        for seen, acts in ((spec, False), (told, True)):
+            reads = [read for path, read in ruled.items() if path.startswith("regularizers.") == acts]
+            self.found += fit.own_rules(self.parts, reads, fit.facts(sure, seen, objective))
         return spec
 
     def _default_objective(self, spec: DataSpec) -> Read | None:
-        made = fit.default_objective(self.registry, spec.target)
+        made = fit.default_objective(self.registry, spec.target, self.reads.get("model"))
         if isinstance(made, Mistake):
             self.found.append(made)
             return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ..nearest import nearest
 from ..parts import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regularizer
-from ..registry import Entry, Registry
+from ..registry import Entry, Registry, UnknownPart
 from ..regularizer import Use, order
 from ..specs import Classes, DataSpec, Spec, fits
 from .nodes import DataOptions, Trainer
@@ -114,6 +115,15 @@ def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
         yield Mistake(path=f"{path}.fold", message=f"found {trainer.fold}", expected=expected)
 
 
+def fit_pictures(trainer: Trainer | None, path: str, model: Read | None) -> Iterable[Mistake]:
+    """Pictures of samples that the model does not generate."""
+    if trainer is None or trainer.sample_every is None or model is None or model.guessed:
+        return
+    if not getattr(model.entry.part, "samples", False):
+        found = f"found {trainer.sample_every}, but the {model.what} generates no samples to draw"
+        yield Mistake(path=f"{path}.sample_every", message=found, expected="null, or a model that does")
+
+
 def fit_batches(data: Read, spec: DataSpec | None) -> Iterable[Mistake]:
     """Batches that shrink, draws that have no order, and classes that are not there."""
     options = data.options
@@ -141,8 +151,21 @@ def fit_batches(data: Read, spec: DataSpec | None) -> Iterable[Mistake]:
         )
 
 
-def default_objective(registry: Registry, target: Spec | None) -> Entry | Mistake:
-    """The one objective that is made for a target, or why there is none."""
+def told(spec: DataSpec, objective: Read | None) -> DataSpec:
+    """The spec as regularizers see it: with the target that the players of the objective learn."""
+    own = getattr(objective.entry.part, "target", None) if objective is not None else None
+    return spec if own is None else replace(spec, target=own)
+
+
+def default_objective(registry: Registry, target: Spec | None, model: Read | None = None) -> Entry | Mistake:
+    """The one objective that the model asks for, or that is made for a target; or why there is none."""
+    if model is not None and (name := getattr(model.entry.part, "objective", "")):
+        try:
+            own = [e for e in model.entry.plugin.parts if e.kind == "objective" and e.name == name]
+            return registry.lookup("objective", f"{model.entry.plugin.dist}:{name}" if own else name)
+        except UnknownPart as error:
+            hint = f"the {model.what} is trained by the objective {name!r}"
+            return Mistake(path="objective", message=str(error), absent=True, hint=hint)
     made = [e for e in registry.entries("objective") if _default_for(e, target, exact=True)]
     made = made or [e for e in registry.entries("objective") if _default_for(e, target, exact=False)]
     # A stranger's plugin, installed but not named, must not change what a config means.

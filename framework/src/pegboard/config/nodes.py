@@ -83,6 +83,8 @@ class Trainer:
     steps_per_call: Annotated[int, Ge(1), Le(64)] = 1  # updates in one call of a graph, with compile: step
     channels_last: bool = False  # images with their channels innermost in memory
     eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split
+    # epochs between pictures of what the model generates, where it does; null: one picture at the end
+    sample_every: Annotated[int, Ge(1)] | None = None
     log_every: Annotated[int, Ge(1)] = 50  # updates between rows of the training loss
     monitor: str | None = None  # figure that decides which checkpoint is best, as val/accuracy
     mode: Literal["min", "max"] | None = None  # whether less or more of it is better

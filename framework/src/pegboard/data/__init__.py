@@ -2,6 +2,7 @@
 
 from .batches import Batches, Groups
 from .folding import cut_fold, cut_splits, say_fold
+from .graphs import Graph, GraphSet, WholeGraph, sampled
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
@@ -12,6 +13,8 @@ from .workers import Unreadable
 
 __all__ = [
     "Batches",
+    "Graph",
+    "GraphSet",
     "Groups",
     "Ragged",
     "Resident",
@@ -19,6 +22,7 @@ __all__ = [
     "Sequences",
     "Stream",
     "Unreadable",
+    "WholeGraph",
     "cut_fold",
     "cut_splits",
     "epoch_order",
@@ -26,6 +30,7 @@ __all__ = [
     "padding_share",
     "place",
     "reading",
+    "sampled",
     "say_fold",
     "say_where",
     "shown_bytes",

@@ -52,6 +52,15 @@ def cut_splits(splits: Splits, fold: tuple[int, int]) -> Splits:
 
 def take(parts: Sequence[Source], index: Tensor, spec: DataSpec) -> Source:
     """The samples with these numbers, counted through all parts."""
+    kind = type(parts[0])
+    if hasattr(kind, "picked") and all(isinstance(part, kind) for part in parts):
+        chosen: Source = kind.picked(parts, index)
+        return chosen
+    if any(getattr(part, "varied", False) for part in parts):
+        raise PegboardError(
+            "the samples of this data set cannot be cut into folds: they are neighbourhoods in one graph\n"
+            "  expected: a data set that holds its graph whole, or no trainer.folds"
+        )
     if all(isinstance(part, Resident) for part in parts):
         return Resident(*_columns(parts, index))
     if all(isinstance(part, Ragged) for part in parts):
@@ -83,11 +92,15 @@ def _picked(columns: Sequence[Tensor | Sequences], index: Tensor) -> Tensor | Se
     return Sequences(torch.cat(chosen), lengths, ragged[0].padding)
 
 
+def _count(part: Any) -> int:
+    return part.samples if isinstance(part, Batch) else len(part)
+
+
 def _weights(parts: Sequence[Any]) -> Tensor | None:
     """The weights of all samples, 1 where a part has none; None where no part has any."""
     if all(part.weight is None for part in parts):
         return None
-    return torch.cat([torch.ones(len(p.inputs[0])) if p.weight is None else p.weight for p in parts])
+    return torch.cat([torch.ones(_count(p)) if p.weight is None else p.weight for p in parts])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .resident import Resident
 @contextmanager
 def reading(source: Source, order: Tensor, size: int, workers: int) -> Iterator[Iterator[Batch]]:
     """The samples in an order, batch by batch; processes that read them ahead end with it."""
-    batches = Batches(order, size)
+    batches = Batches(order, max(len(order), 1) if getattr(source, "whole", False) else size)
     begin = getattr(source, "begin", None)
     try:
         if begin is not None:

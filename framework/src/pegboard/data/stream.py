@@ -54,7 +54,8 @@ class Stream:
     the epoch, from which it derives what is random of a sample, as `(key, row)`.
 
     With `lengths`, the number of symbols of each sample, those of similar length are read together; a batch
-    is as long as the longest of its own samples.
+    is as long as the longest of its own samples. Batches that differ in shape otherwise, as those of graphs,
+    are `varied`.
     """
 
     def __init__(
@@ -65,9 +66,10 @@ class Stream:
         seed: int | None = None,
         device: str = "cpu",
         lengths: Tensor | None = None,
+        varied: bool = False,
     ) -> None:
         self.read, self.size, self.seed, self.device = read, size, seed, device
-        self.lengths = lengths
+        self.lengths, self.varied = lengths, varied
         self._key: int | None = None
         self._set_epoch(0)
         self._order: Sequence[Tensor] = ()  # what was announced
@@ -79,7 +81,8 @@ class Stream:
         return self.size
 
     def to(self, device: str) -> Stream:
-        return Stream(self.read, self.size, seed=self.seed, device=device, lengths=self.lengths)
+        more = {"lengths": self.lengths, "varied": self.varied}
+        return Stream(self.read, self.size, seed=self.seed, device=device, **more)  # type: ignore[arg-type]
 
     def padded(self, spec: DataSpec) -> Stream:
         """The same samples, all as long as the spec says."""

@@ -63,6 +63,8 @@ def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
     splits = assembly.plan.splits
     if splits is not None and getattr(splits.train, "lengths", None) is not None:
         found.append("batches of this data differ in length; data.lengths: pad makes them alike")
+    if splits is not None and getattr(splits.train, "varied", False):
+        found.append("batches of this data differ in shape")
     if precision.name == "fp16":
         found.append("fp16 decides outside the graph how the loss is scaled; bf16 needs no scaling")
     for kit in assembly.kits:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from ..contracts import Batch, Metric, Objective, Source
 from ..data import Sequences, reading
+from ..planning import private_rng
 from .precision import Precision
 
 LOWEST = -1e9  # a score that no place has
@@ -38,7 +39,8 @@ def reading_order(source: Source, device: str, by_length: bool = True) -> Tensor
     """Every number once: in order, or by length where samples differ in it, which saves padding."""
     lengths = getattr(source, "lengths", None)
     if lengths is None:
-        return torch.arange(len(source), device="cpu" if hasattr(source, "begin") else device)
+        on_cpu = hasattr(source, "begin") or getattr(source, "varied", False)
+        return torch.arange(len(source), device="cpu" if on_cpu else device)
     if not by_length:
         return torch.arange(len(source))
     return torch.argsort(lengths, descending=True, stable=True)  # the largest batch first: if it fits, all do
@@ -56,28 +58,29 @@ def evaluate(
     workers: int = 0,
     order: Tensor | None = None,
     watch: Callable[[Any, Batch], None] | None = None,
+    seed: int = 0,
 ) -> dict[str, float]:
     """The mean loss and every metric over a split; waits for the device once, at the end.
 
     `workers` processes read ahead what is not in memory. `halted` is asked between two batches; its yes is
     raised as `Halted`. `order` has the samples to measure, where not all; `watch` is shown every batch with
-    its output.
+    its output. By `seed` all is drawn that an objective draws: the same weights give the same figures.
     """
     for metric in metrics.values():
         metric.reset()
     total: Tensor | float = 0.0
     weights: Tensor | float = 0.0
-    forward = precision.wrap(model)
+    judge = precision.wrap(objective.evaluate)
     # A mean over the symbols of a batch depends on who is in it.
     each = not isinstance(getattr(source, "target", None), Sequences)
     order = reading_order(source, device, by_length=each) if order is None else order
     feeds = [_feed(metric) for metric in metrics.values()]
-    with eval_mode(model), reading(source, order, batch_size, workers) as batches:
+    stream = private_rng(seed, "evaluate", device=device)
+    with stream, eval_mode(model), reading(source, order, batch_size, workers) as batches:
         for batch in batches:
-            output = forward(*batch.inputs)
+            loss, output = judge(model, batch)
             share = objective.mass(batch)
-            target: Any = batch.target  # None where nothing is to be predicted
-            total = total + objective.loss(output, target, batch.weight).float() * share
+            total = total + loss.float() * share
             weights = weights + share
             for feed in feeds:
                 feed(output, batch)
@@ -107,10 +110,23 @@ def _feed(metric: Metric) -> Callable[[Any, Batch], None]:
     return feed
 
 
+def on_cpu(output: Any) -> Any:
+    """A nest of tensors on the CPU, with numbers that are not narrower than single precision."""
+    if isinstance(output, Tensor):
+        return output.float().cpu() if output.is_floating_point() else output.cpu()
+    if isinstance(output, Mapping):
+        return {key: on_cpu(value) for key, value in output.items()}
+    if isinstance(output, tuple) and hasattr(output, "_fields"):
+        return type(output)(*map(on_cpu, output))
+    if isinstance(output, list | tuple):
+        return type(output)(map(on_cpu, output))
+    return output
+
+
 def collect(
     model: nn.Module, source: Source, batch_size: int, device: str, precision: Precision, workers: int = 0
 ) -> tuple[Any, Tensor | None, Tensor | None]:
-    """All outputs, targets and weights of a split, on the CPU, in the order of its samples."""
+    """All outputs, each a tensor, targets and weights of a split, on the CPU, in the order of its samples."""
     outputs, targets, weights = [], [], []
     forward, order = precision.wrap(model), reading_order(source, device)
     with eval_mode(model), reading(source, order, batch_size, workers) as batches:

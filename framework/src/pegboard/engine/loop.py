@@ -52,6 +52,7 @@ class Watcher(Protocol):
     def row(self, row: Mapping[str, Any]) -> None: ...
     def saved(self, path: Path, aliases: Sequence[str]) -> None: ...
     def note(self, text: str) -> None: ...
+    def epoch_ended(self, loop: Loop) -> None: ...
 
 
 @dataclass
@@ -106,7 +107,8 @@ class Loop:
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
         if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
             return Groups(Batches(order, size), together)
-        if getattr(source, "lengths", None) is None:  # numbers stay where lengths are
+        # Numbers stay where lengths and sizes are.
+        if getattr(source, "lengths", None) is None and not getattr(source, "varied", False):
             order = order.to(self.assembly.device)
         parts = torch.split(order, size)
         return [parts[i : i + together] for i in range(0, len(parts), together)]
@@ -275,6 +277,7 @@ class Loop:
         self.watcher.row(row)
         if whole:
             progress.epoch, progress.position = progress.epoch + 1, 0
+            self.watcher.epoch_ended(self)
         if not due:
             return
         for key, judge in self.assembly.linked("after_eval", self.assembly.kits[0].player.name):
@@ -301,7 +304,7 @@ class Loop:
         source, a = getattr(self.splits, split), self.assembly
         return evaluate(
             a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
-            lambda: self.halt, self.settings.batches.workers,
+            lambda: self.halt, self.settings.batches.workers, None, None, self.settings.seed,
         )  # fmt: skip
 
     def _interrupted(self) -> NoReturn:

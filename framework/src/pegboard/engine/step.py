@@ -46,6 +46,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     if watch is not None:
         compute = watch(f"forward and loss of {kit.player.name}", compute)
     compute = precision.wrap(compute)
+    own_target = kit.player.target
     edit_batch, edit_target, edit_loss = stage("edit_batch"), stage("edit_target"), stage("edit_loss")
     edit_grads, after_step = stage("edit_grads"), stage("after_step")
     if trainer.clip is not None:
@@ -72,6 +73,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     def forward(batch: Batch) -> Tensor:
         for edit in edit_batch:
             batch = edit(batch)
+        if own_target is not None:
+            batch = Batch(batch.inputs, own_target(batch), batch.weight, batch.rows)
         if edit_target:
             target = batch.target
             for edit in edit_target:
@@ -95,11 +98,11 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     def gradients(batches: Sequence[Batch]) -> tuple[Tensor, Grads]:
         total: Tensor | None = None
         grads: Grads = []
-        rows = sum([len(b.inputs[0]) for b in batches]) if len(batches) > 1 else 0
+        rows = sum([b.samples for b in batches]) if len(batches) > 1 else 0
         for batch in batches:
             loss = forward(batch)
             if rows:  # the sum over batches is the gradient of the mean over all their samples
-                loss = loss * (len(batch.inputs[0]) / rows)
+                loss = loss * (batch.samples / rows)
             if lean:
                 found = derivatives(loss)
                 grads = [_sum(a, b) for a, b in zip(grads, found, strict=True)] if grads else list(found)
@@ -205,11 +208,11 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         assert guard is not None
         total: Tensor | None = None
         grads: list[Tensor] = []
-        rows = sum([len(b.inputs[0]) for b in batches])
+        rows = sum([b.samples for b in batches])
         for batch in batches:
             loss = forward(batch)
             if len(batches) > 1:
-                loss = loss * (len(batch.inputs[0]) / rows)
+                loss = loss * (batch.samples / rows)
             found = torch.autograd.grad(loss, params)
             grads = torch._foreach_add(grads, found) if grads else list(found)  # type: ignore[assignment]
             total = loss.detach() if total is None else total + loss.detach()

@@ -94,7 +94,10 @@ class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif short in INDEXING:
             self._indexed(short, args, tensors)
         elif torch.Tag.dynamic_output_shape in call.tags:
-            raise Waits(SHAPES, short)
+            if (
+                short != "repeat_interleave" or kwargs.get("output_size") is None
+            ):  # which says how much there is
+                raise Waits(SHAPES, short)
         elif name not in HOST_ONLY:
             # A single number on the CPU becomes an argument of the kernel; but `where` copies it.
             number = (torch.Tag.pointwise in call.tags and short != "where") or short == "fill_"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833"}
+COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833", "samples": "#ee8866"}
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path:

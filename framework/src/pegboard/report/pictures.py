@@ -259,6 +259,16 @@ def _against(axes: Axes, points: list[Points], values: list[Tensor]) -> None:
     _legend(axes)
 
 
+def draw_generated(figure: Figure, x: Tensor, real: Tensor | None = None) -> None:
+    """Vectors that a model generates, over those of the data where there are some."""
+
+    def points(split: str, values: Tensor) -> Points:
+        return Points(split, values, None, torch.ones(len(values), dtype=torch.bool))
+
+    both = [] if real is None else [points("train", real)]
+    _vectors(figure, [*both, points("samples", x)], Vector(x.shape[1]), None)
+
+
 # Images, series, symbols.
 def _images(figure: Figure, points: list[Points], spec: Spec, target: Spec | None) -> None:
     """The first images of the first split in a grid, each with its label."""

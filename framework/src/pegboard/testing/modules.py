@@ -10,7 +10,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pegboard import Classes, DataSpec, Decoding, Masked, Objective, Peg, Series, Span, Spec, Tokens
+from pegboard import (
+    Asked,
+    Classes,
+    DataSpec,
+    Decoding,
+    EdgeFeatures,
+    Graph,
+    GraphSet,
+    Masked,
+    Objective,
+    Peg,
+    Points,
+    Series,
+    Source,
+    Span,
+    Spec,
+    Tokens,
+    WholeGraph,
+)
 
 
 class Flat(nn.Module):
@@ -21,9 +39,11 @@ class Flat(nn.Module):
         layers = (Peg("input", inputs), nn.Linear(inputs, width), Peg("affine", width))
         self.body = nn.Sequential(*layers, nn.ReLU(), Peg("hidden", width))
         self.shape, self.head = shape, nn.Linear(width, math.prod(shape))
+        self.padded = False  # places that are not there are nan
 
     def forward(self, *inputs: Tensor) -> Tensor:
         joined = torch.cat([x.flatten(1).float() for x in inputs], 1)
+        joined = joined.nan_to_num() if self.padded else joined
         output: Tensor = self.head(self.body(joined))
         return output.view(-1, *self.shape)
 
@@ -42,6 +62,24 @@ class Writer(Flat):
             written[:, at + 1] = self(source, written[:, :-1])[:, at].argmax(-1)
         written = written[:, 1 : 1 + how.length]
         return written.masked_fill((written == self.end).cumsum(1) > 0, self.end)
+
+
+class Gathered(Flat):
+    """The same on the nodes that are asked for, or on the mean node of every graph; no edge is looked at."""
+
+    asked = True  # for nodes; else the last input is bounds
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        x, last = inputs[0], inputs[-1]
+        return super().forward(x.index_select(0, last) if self.asked else means(x, last))
+
+
+def means(x: Tensor, bounds: Tensor) -> Tensor:
+    """The mean node (graphs, features) of every graph; a graph without nodes has zeros."""
+    sizes = bounds[1:] - bounds[:-1]
+    owner = torch.repeat_interleave(torch.arange(len(sizes), device=x.device), sizes, output_size=len(x))
+    sums = x.new_zeros(len(sizes), x.shape[1]).index_add(0, owner, x)
+    return sums / sizes.clamp(min=1).unsqueeze(1)
 
 
 class Affine(nn.Module):
@@ -123,8 +161,34 @@ def _input(of: Spec, x: Tensor, lasts: Tensor) -> Tensor:
         return symbols if of.padding < 0 else symbols.masked_fill(~lasts, of.padding)
     shape = of.example(1, "meta").shape[1:]
     dense = x.repeat(1, 1 + shape.numel() // 24)[:, : shape.numel()].reshape(-1, *shape)
-    padded = isinstance(of, Series) and of.padded
+    padded = isinstance(of, Series | Points) and of.padded
     return dense.masked_fill(~lasts.unsqueeze(-1), torch.nan) if padded else dense
+
+
+def graph_sources(spec: DataSpec) -> list[Source]:
+    """Sources of 32, 8 and 8 nodes or graphs whose class is in the features of their neighbours."""
+    cuts = ((0, 32), (32, 40), (40, 48))
+    if isinstance(spec.inputs[-1], Asked):
+        graph = _graph(48, 0)
+        target = means(graph.x[graph.edges[0, graph.edges[1].argsort()]], 4 * torch.arange(49))[:, :3].argmax(
+            1
+        )
+        nodes = torch.arange(48)
+        return [WholeGraph(graph, nodes[a:b], target[a:b]) for a, b in cuts]
+    graphs = [_graph(5 + i % 3, i) for i in range(48)]
+    for graph in graphs:
+        given = torch.randn(graph.edges.shape[1], 2, generator=torch.Generator().manual_seed(len(graph.x)))
+        graph.features = given if any(isinstance(s, EdgeFeatures) for s in spec.inputs) else None
+    target = torch.stack([graph.x.mean(0)[:3] for graph in graphs]).argmax(1)
+    return [GraphSet.join(graphs[a:b], target[a:b]) for a, b in cuts]
+
+
+def _graph(nodes: int, seed: int) -> Graph:
+    """A ring of at least five nodes with edges to the next and the second next, and five random features."""
+    x = torch.randn(nodes, 5, generator=torch.Generator().manual_seed(seed))
+    one = torch.arange(nodes).repeat(2)
+    two = (one + torch.tensor([1, 2]).repeat_interleave(nodes)) % nodes
+    return Graph(x, torch.stack((torch.cat((one, two)), torch.cat((two, one)))))
 
 
 def momentum(optimizer: torch.optim.Optimizer) -> Any:

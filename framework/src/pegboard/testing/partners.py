@@ -10,20 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pegboard import (
+    Asked,
     Batch,
+    Bounds,
     Classes,
     Context,
     Dataset,
     DataSpec,
+    EdgeFeatures,
+    Edges,
     Facts,
     Ge,
     Image,
     Labels,
     Masked,
     Model,
+    Nodes,
     Objective,
     ObjectivePart,
     Optimizer,
+    Points,
     Probe,
     ProbePart,
     Problem,
@@ -77,6 +83,12 @@ FORMS: dict[str, DataSpec] = {
     "span": DataSpec((_TEXT, _SIDES), Span(6)),
     "voxels": DataSpec((Voxels(1, 4, 4, 4),), Classes(3)),
     "views": DataSpec((Views(2, 1, 8, 8),), Classes(3)),
+    "points": DataSpec((Points(6, 3),), Classes(3)),
+    "fewer": DataSpec((Points(6, 3, True),), Classes(3)),
+    "parts": DataSpec((Points(6, 3),), Tokens(3, 6)),
+    "nodes": DataSpec((Nodes(5, 48), Edges(True), Asked()), Classes(3)),
+    "graphs": DataSpec((Nodes(5), Edges(), Bounds()), Classes(3)),
+    "bonds": DataSpec((Nodes(5), Edges(), EdgeFeatures(2), Bounds()), Classes(3)),
 }
 
 
@@ -90,7 +102,7 @@ class PartnerData:
     form: (
         Literal[
             "padded", "lines", "steps", "next", "forecast", "pair", "sentences", "masked", "span", "voxels",
-            "views",
+            "views", "points", "fewer", "parts", "nodes", "graphs", "bonds",
         ]
         | None
     ) = None  # fmt: skip
@@ -114,6 +126,11 @@ def build_data(config: PartnerData, context: Context) -> Splits:
 
     from pegboard import Resident
 
+    if config.form in ("nodes", "graphs", "bonds"):
+        from pegboard.testing.modules import graph_sources
+
+        sources = graph_sources(FORMS[config.form])
+        return Splits(spec=FORMS[config.form], train=sources[0], val=sources[1], test=sources[2])
     if config.form is not None:
         from pegboard.testing.modules import formed
 
@@ -149,10 +166,18 @@ class PartnerNet:
 
 
 def build_net(config: PartnerNet, context: Context) -> nn.Module:
-    from pegboard.testing.modules import Flat, asked
+    from pegboard.testing.modules import Flat, Gathered, asked
 
+    match context.spec.inputs:
+        case (Nodes(features=int(features)), *_):
+            shape = asked(context.spec.target, context.outputs or 1)
+            gathered = Gathered(features, config.width, *shape)
+            gathered.asked = isinstance(context.spec.inputs[-1], Asked)
+            return gathered
     inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
-    return Flat(sum(inputs), config.width, *asked(context.spec.target, context.outputs or 1))
+    flat = Flat(sum(inputs), config.width, *asked(context.spec.target, context.outputs or 1))
+    flat.padded = any(getattr(entry, "padded", False) for entry in context.spec.inputs)
+    return flat
 
 
 @dataclass(frozen=True)

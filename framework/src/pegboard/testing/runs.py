@@ -42,11 +42,12 @@ def plugins_once() -> Iterator[None]:
 
 @contextmanager
 def lean() -> Iterator[None]:
-    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw its curves and page."""
+    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw pictures."""
     with (
         plugins_once(),
         patch.object(Plan, "explain", lambda plan: "a plan\n"),
         patch.object(ending, "draw_curves", lambda rows, path, title: path),
+        patch.object(ending, "picture_samples", lambda *given: None),
         patch.object(training, "report", lambda *given: None),
     ):
         yield

@@ -194,7 +194,8 @@ class Subject:
         node = self.node
         match self.part.kind:
             case "model":
-                return (self._beside(model=node, data=data) for data in self._data())
+                own = self._objective(self.part)
+                return (self._beside(model=node, data=data, **own) for data in self._data())
             case "optimizer":
                 return [self._beside(optimizer=node)]
             case "schedule":
@@ -206,7 +207,10 @@ class Subject:
             case "dataset":
                 steps = {**TRAINER, "epochs": None, "steps": 7}
                 data = node | {"batch_size": 8}
-                return (self._beside(data=data, model=model, trainer=steps) for _, model in self._models())
+                return (
+                    self._beside(data=data, model=model, trainer=steps, **self._objective(part))
+                    for part, model in self._models()
+                )
             case "tracker":
                 return [self._beside(trackers={self.part.name: node})]
             case _:
@@ -218,10 +222,16 @@ class Subject:
     def _beside(self, **nodes: Any) -> Config:
         return partner_config(plugins={"local": self.local}, **nodes)
 
+    def _objective(self, model: Part[Any, Any]) -> Config:
+        """The objective that a model asks for, where it does, in place of the partner."""
+        name = getattr(model, "objective", "")
+        return {"objective": {"name": name}} if name else {}
+
     def _with_models(self, **nodes: Any) -> Iterator[Config]:
         for part, model in self._models():
             if self._may_meet(part, None):
-                yield from (self._beside(data=data, model=model, **nodes) for data in self._data(part))
+                given = self._objective(part) | nodes
+                yield from (self._beside(data=data, model=model, **given) for data in self._data(part))
 
     def _data(self, model: Part[Any, Any] | None = None) -> Iterator[Config]:
         """Data that may suit the part, beside a model."""

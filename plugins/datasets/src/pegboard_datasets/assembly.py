@@ -21,12 +21,12 @@ class Samples(NamedTuple):
     """The tensors of one split."""
 
     inputs: tuple[Tensor | Sequences, ...]
-    target: Tensor | Sequences
+    target: Tensor | Sequences | None
 
     def source(self) -> Resident | Ragged:
         """What holds them."""
         plain = [x for x in self.inputs if isinstance(x, Tensor)]
-        if len(plain) == len(self.inputs) and isinstance(self.target, Tensor):
+        if len(plain) == len(self.inputs) and not isinstance(self.target, Sequences):
             return Resident(plain, self.target)
         return Ragged(self.inputs, self.target)
 
@@ -72,6 +72,7 @@ def vector_splits(
         spec,
         {"train": train, "val": samples(parts.val), "test": samples(parts.test)},
         encode=encode,
+        invert=scaler.inverse,
         columns=columns,
         notes={**origin._asdict(), "statistics": statistics, **(extra or {})},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -30,6 +30,11 @@ class ColumnForm(Form):
 
     def encode(self, table: Columns) -> tuple[Tensor, ...]:
         return tuple(encoder.table(table) for encoder in self.encoders)
+
+    @property
+    def invert(self) -> Callable[[Tensor], Tensor] | None:
+        first = self.encoders[0]
+        return None if isinstance(first, TextEncoder) else getattr(first, "invert", None)
 
     def state(self, keep: Keep) -> dict[str, Any]:
         return {"columns": list(self.columns), "inputs": [e.state(keep) for e in self.encoders]}

@@ -111,6 +111,10 @@ class ImageEncoder:
             pixels = read_pixels(column(table, self.name), self.name, self.channels, self.size)
         return scaling.scale_pixels(pixels, self.scaler)
 
+    def invert(self, x: Tensor) -> Tensor:
+        """The pictures, between 0 and 1, that became these inputs."""
+        return self.scaler.inverse(x)
+
     def notes(self) -> dict[str, Any]:
         return self.scaler.notes()
 

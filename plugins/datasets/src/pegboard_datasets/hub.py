@@ -59,6 +59,8 @@ def build(config: Hub, fold: tuple[int, int] | None = None, seed: int = 0) -> Sp
         return sentence_splits(config, loaded, chosen)
     kinds = {name: _input_kind(train, name, options) for name, options in columns.items()}
     names = target_columns(target)
+    if target.kind == "none":
+        return _encode(config, loaded, _share_out(config, train, val, test, None, fold), kinds, None)
     if not names:
         raise mistake("the target names no column", "a column, or kind: next for text")
     kind = target_kind(train, names[0]) if target.kind == "auto" else target.kind
@@ -137,7 +139,7 @@ def _encode(
     loaded: Loaded,
     chosen: dict[str, Rows | None],
     kinds: dict[str, str],
-    target: TargetEncoder,
+    target: TargetEncoder | None,
 ) -> Splits:
     train = chosen["train"]
     assert train is not None
@@ -148,12 +150,13 @@ def _encode(
     encoders = _encoders(config, loaded, train, kinds, hold)
     form = ColumnForm([*encoders.values()], [*columns])
     statistics = {name: e.notes() for name, e in encoders.items()}
-    spec = DataSpec(tuple(e.spec for e in encoders.values()), target.spec, tuple(encoders))
+    asked = None if target is None else target.spec
+    spec = DataSpec(tuple(e.spec for e in encoders.values()), asked, tuple(encoders))
     notes = {
         "source": loaded.source,
         "licence": loaded.licence,
         "memory": memory_note(config.memory, size),
-        "statistics": {**statistics, "target": target.notes()},
+        "statistics": {**statistics, **({} if target is None else {"target": target.notes()})},
     }
     there = {split: rows for split, rows in chosen.items() if rows is not None}
     if not hold:
@@ -163,7 +166,7 @@ def _encode(
     samples = {}
     for split, rows in there.items():
         inputs = [e.rows(rows) if e.train is None else e.train for e in encoders.values()]
-        samples[split] = Samples(tuple(inputs), target.rows(rows))
+        samples[split] = Samples(tuple(inputs), None if target is None else target.rows(rows))
         for encoder in encoders.values():
             encoder.train = None  # the splits hold it from here on
     return make_splits(spec, samples, **form.fields(), notes=notes)

@@ -46,10 +46,14 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
             where = f"{_place(config, name)}.{problem.field}"
             yield Problem(problem.message, where, problem.expected, problem.hint)
     names = target_columns(target)
-    if not names and target.kind not in ("next", "masked"):
+    if not names and target.kind not in ("next", "masked", "none"):
         yield Problem("the target names no column", "target.column", "a column", "or kind: next for text")
+    if config.marked and target.kind == "none":
+        yield Problem("marked texts are made for a target", "marked", "false, or a target")
     if config.labelled < 1 and target.kind not in ("auto", "classes"):
         yield Problem(f"a target of {target.kind} has no labels to hide", "labelled", "1, or kind: classes")
+    if names and target.kind == "none":
+        yield Problem("kind none predicts nothing", "target.column", "no column, or another kind")
     if len(names) > 1 and target.kind not in ("values", "labels", "span"):
         yield Problem(f"{len(names)} columns as one target", "target.kind", "values or labels")
     for name in sorted(set(names) & set(columns)):

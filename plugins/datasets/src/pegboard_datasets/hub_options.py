@@ -27,7 +27,7 @@ from pegboard import (
 from .options import ClassCut, ValueCut
 
 InputKind = Literal["auto", "image", "numbers", "category", "text"]
-TargetKind = Literal["auto", "classes", "labels", "values", "next", "text", "tags", "span", "masked"]
+TargetKind = Literal["auto", "classes", "labels", "values", "next", "text", "tags", "span", "masked", "none"]
 Memory = Literal["auto", "always", "never"]
 Pixels = Annotated[int, Ge(1)]
 Symbols = Literal["words", "whitespace", "characters", "bpe", "wordpiece", "unigram"]
@@ -67,7 +67,7 @@ class Input:
 class Target:
     """What the model predicts."""
 
-    column: str | tuple[str, ...] = ()  # one column, or several values or 0/1 labels; none for next, masked
+    column: str | tuple[str, ...] = ()  # one, or several values or 0/1 labels; none for next, masked, none
     kind: TargetKind = "auto"  # auto goes by the column's own type; next is the text shifted by one
     tokens: Symbols | None = None  # text: what a symbol is; None: as in the input
     vocab: Annotated[int, Ge(2)] | None = None  # text: most symbols; None: as in the input
@@ -96,7 +96,7 @@ class Hub(ClassCut, ValueCut):
 
     path: str  # hub id, folder, file or pattern of files; ids are sought in $PEGBOARD_DATA/hub first
     inputs: Annotated[dict[str, Input] | tuple[str, ...], Length(1)]  # columns the model reads
-    target: Target | str  # what it predicts
+    target: Target | str | None  # what it predicts; null: nothing
     subset: str | None = None  # configuration of a hub data set that has several
     revision: str | None = None  # branch, tag or commit of a hub data set
     files: dict[str, str] = field(default_factory=dict)  # split -> file or pattern below path
@@ -115,7 +115,9 @@ def columns_of(config: Hub) -> dict[str, Input]:
 
 
 def target_of(config: Hub) -> Target:
-    """The target."""
+    """The target; without one its kind is none."""
+    if config.target is None:
+        return Target(kind="none")
     return Target(column=config.target) if isinstance(config.target, str) else config.target
 
 
@@ -196,7 +198,8 @@ def hub_spec(config: Hub) -> DataSpec | None:
                 specs.append(Tokens(None, options.length, PADDING))
             case _:
                 specs.append(Vector(None))
-    return DataSpec(tuple(specs), _plain_target(target.kind) or specs[0], input_names(config, kinds))
+    asked = None if target.kind == "none" else _plain_target(target.kind) or specs[0]
+    return DataSpec(tuple(specs), asked, input_names(config, kinds))
 
 
 def number_of(symbol: str, symbols: Sequence[str]) -> int:

@@ -90,6 +90,45 @@ def blobs(
     return Points(_noisy(centres[y], noise, generator), y)
 
 
+def ring(
+    samples: int, modes: int = 8, radius: float = 2.0, noise: float = 0.02, *, generator: Generator
+) -> Points:
+    """Normal clouds of deviation `noise` around `ring_centres`, drawn with equal chances."""
+    return _clouds(samples, ring_centres(modes, radius), noise, generator)
+
+
+def ring_centres(modes: int, radius: float) -> Tensor:
+    """Points at even angles of a circle, the first to the right: (modes, 2)."""
+    t = torch.arange(modes, dtype=torch.float64) * (2 * math.pi / modes)
+    return (radius * _pairs(t.cos(), t.sin())).float()
+
+
+def mixture(
+    samples: int, side: int = 5, spacing: float = 2.0, noise: float = 0.05, *, generator: Generator
+) -> Points:
+    """Normal clouds of deviation `noise` around `mixture_centres`, drawn with equal chances."""
+    return _clouds(samples, mixture_centres(side, spacing), noise, generator)
+
+
+def mixture_centres(side: int, spacing: float) -> Tensor:
+    """Points of a square grid around 0, line by line: (side^2, 2)."""
+    places = (torch.arange(side, dtype=torch.float64) - (side - 1) / 2) * spacing
+    return torch.cartesian_prod(places, places).float()
+
+
+def checkerboard(samples: int, cells: int = 4, size: float = 4.0, *, generator: Generator) -> Points:
+    """Points that are uniform on the dark cells of a board around 0, a class for each cell."""
+    dark = torch.tensor([(i, j) for i in range(cells) for j in range(cells) if (i + j) % 2 == 0])
+    y = torch.randint(len(dark), (samples,), generator=generator)
+    places = dark[y] + torch.rand(samples, 2, generator=generator)
+    return Points((places / cells - 0.5) * size, y)
+
+
+def _clouds(samples: int, centres: Tensor, noise: float, generator: Generator) -> Points:
+    y = torch.randint(len(centres), (samples,), generator=generator)
+    return Points(_noisy(centres[y], noise, generator), y)
+
+
 def linear_teacher(
     samples: int, features: int = 10, outputs: int = 1, noise: float = 0.1, *, generator: Generator
 ) -> Lesson:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pegboard import Context, DataSpec, Splits
-from torch import Generator
+from torch import Generator, Tensor
 
 from . import made, options
 from .assembly import Origin, vector_splits
@@ -54,6 +57,34 @@ def blobs(config: options.Blobs, context: Context) -> Splits:
     return _classes(points, config, options.blobs_spec(config), context)
 
 
+def ring(config: options.Ring, context: Context) -> Splits:
+    """Clouds on a circle."""
+    stream = sample_stream(config, context, "ring")
+    points = made.ring(config.samples, config.modes, config.radius, config.noise, generator=stream)
+    modes = _modes(made.ring_centres(config.modes, config.radius), config.noise)
+    return _classes(points, config, options.ring_spec(config), context, modes)
+
+
+def mixture(config: options.Mixture, context: Context) -> Splits:
+    """Clouds on a grid."""
+    stream = sample_stream(config, context, "mixture")
+    points = made.mixture(config.samples, config.side, config.spacing, config.noise, generator=stream)
+    modes = _modes(made.mixture_centres(config.side, config.spacing), config.noise)
+    return _classes(points, config, options.mixture_spec(config), context, modes)
+
+
+def checkerboard(config: options.Checkerboard, context: Context) -> Splits:
+    """Dark cells of a board."""
+    stream = sample_stream(config, context, "checkerboard")
+    points = made.checkerboard(config.samples, config.cells, config.size, generator=stream)
+    return _classes(points, config, options.checkerboard_spec(config), context)
+
+
+def _modes(centres: Tensor, noise: float) -> dict[str, Any]:
+    """What a note says of clouds, so that a probe can count which of them a model reaches."""
+    return {"modes": {"centres": centres.tolist(), "deviation": noise}}
+
+
 def linear_teacher(config: options.LinearTeacher, context: Context) -> Splits:
     """An affine map."""
     stream = sample_stream(config, context, "linear_teacher")
@@ -86,9 +117,15 @@ def sample_stream(
     return Context(seed=seed, key=name).generator("samples", "cpu")
 
 
-def _classes(points: Points, config: MadeClasses, spec: DataSpec, context: Context) -> Splits:
+def _classes(
+    points: Points,
+    config: MadeClasses,
+    spec: DataSpec,
+    context: Context,
+    extra: Mapping[str, Any] | None = None,
+) -> Splits:
     columns = [f"x{i}" for i in range(points.x.shape[1])]
-    return vector_splits(points.x, points.y, spec, config, MADE, columns, fold=context.fold)
+    return vector_splits(points.x, points.y, spec, config, MADE, columns, extra=extra, fold=context.fold)
 
 
 def _values(lesson: Lesson, config: MadeValues, spec: DataSpec, context: Context) -> Splits:

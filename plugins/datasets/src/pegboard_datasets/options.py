@@ -147,6 +147,32 @@ class Blobs(MadeClasses):
 
 
 @frozen
+class Ring(MadeClasses):
+    """Gaussian clouds on a circle in the plane, one class each."""
+
+    modes: Annotated[int, Ge(2)] = 8  # clouds
+    radius: Annotated[float, Gt(0)] = 2.0  # of the circle
+    noise: Annotated[float, Gt(0)] = 0.02  # standard deviation of a cloud
+
+
+@frozen
+class Mixture(MadeClasses):
+    """Gaussian clouds on a square grid in the plane, one class each."""
+
+    side: Annotated[int, Ge(2)] = 5  # clouds in a line of the grid
+    spacing: Annotated[float, Gt(0)] = 2.0  # from one cloud to the next
+    noise: Annotated[float, Gt(0)] = 0.05  # standard deviation of a cloud
+
+
+@frozen
+class Checkerboard(MadeClasses):
+    """The dark cells of a checkerboard in the plane, one class each."""
+
+    cells: Annotated[int, Ge(2)] = 4  # in a line of the board
+    size: Annotated[float, Gt(0)] = 4.0  # side of the board
+
+
+@frozen
 class LinearTeacher(MadeValues):
     """Normal inputs, and targets from a random affine map with noise."""
 
@@ -182,6 +208,8 @@ def check_cut(config: Shares, facts: Facts) -> Iterable[Problem]:
 def check_classes(config: MadeClasses, facts: Facts) -> Iterable[Problem]:
     """Every class must have a sample."""
     yield from check_cut(config, facts)
+    if isinstance(config, Ring | Mixture | Checkerboard):
+        return  # they are drawn
     classes = config.classes if isinstance(config, Spirals | Blobs) else 2
     if config.samples < classes:
         yield Problem(
@@ -244,6 +272,21 @@ def spirals_spec(config: Spirals) -> DataSpec:
 def blobs_spec(config: Blobs) -> DataSpec:
     """What `blobs` holds."""
     return _points(config.features, (f"blob {k}" for k in range(config.classes)))
+
+
+def ring_spec(config: Ring) -> DataSpec:
+    """What `ring` holds."""
+    return _points(2, (f"mode {k}" for k in range(config.modes)))
+
+
+def mixture_spec(config: Mixture) -> DataSpec:
+    """What `mixture` holds."""
+    return _points(2, (f"mode {k}" for k in range(config.side**2)))
+
+
+def checkerboard_spec(config: Checkerboard) -> DataSpec:
+    """What `checkerboard` holds."""
+    return _points(2, (f"cell {k}" for k in range(-(-(config.cells**2) // 2))))
 
 
 def teacher_spec(config: LinearTeacher | PolynomialTeacher) -> DataSpec:

@@ -48,6 +48,11 @@ class Form:
         """Where in the rows of a table answers count, (rows, length)."""
         raise NotImplementedError
 
+    @property
+    def invert(self) -> Callable[[Tensor], Tensor] | None:
+        """What makes of the first input again what it was before it was scaled, where that is known."""
+        return None
+
     def state(self, keep: Keep) -> dict[str, Any]:
         """All that it knows, as JSON holds it."""
         raise NotImplementedError
@@ -61,6 +66,7 @@ class Form:
             self.decode if self.writes else None,
             self.decode_input if self.texts else None,
             self.asked if self.asks else None,
+            self.invert,
         )
 
     def fields(self) -> dict[str, Any]:

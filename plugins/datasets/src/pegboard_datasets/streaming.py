@@ -33,7 +33,7 @@ class Reader:
     """Reads batches of rows: the same tensors as when all of them are encoded at once."""
 
     def __init__(
-        self, rows: Rows, encoders: Sequence[Encoder], target: TargetEncoder, columns: Iterable[str]
+        self, rows: Rows, encoders: Sequence[Encoder], target: TargetEncoder | None, columns: Iterable[str]
     ) -> None:
         self.rows, self.encoders, self.target = rows, tuple(encoders), target
         self._columns = tuple(dict.fromkeys(columns))
@@ -42,7 +42,8 @@ class Reader:
     def __call__(self, rows: list[int]) -> Batch:
         self._check_files()
         taken = self.rows.take(torch.tensor(rows, dtype=torch.int64)).read(self._columns)
-        return Batch(tuple([e.batch(taken) for e in self.encoders]), self.target.rows(taken))
+        inputs = tuple([e.batch(taken) for e in self.encoders])
+        return Batch(inputs, None if self.target is None else self.target.rows(taken))
 
     def lengths(self) -> Tensor | None:
         """How many symbols the longest text of each row has, where there are texts: all are read for it."""
@@ -138,7 +139,7 @@ def stream_splits(
     splits = join_splits(
         spec,
         {name: Stream(r, len(r.rows), lengths=r.lengths()) for name, r in readers.items()},
-        target=lambda: train.target.rows(train.rows),
+        target=lambda: train.target.rows(train.rows) if train.target else torch.empty(0),
         notes={**notes, "fingerprint": sample_fingerprint(readers)},
         **read,
     )
@@ -152,8 +153,7 @@ def sample_fingerprint(readers: Mapping[str, Reader]) -> str:
     for name, reader in readers.items():
         size = len(reader.rows)
         batch = reader(list(range(min(size, SAMPLED))))
-        assert batch.target is not None
-        for tensor in (*batch.inputs, batch.target):
+        for tensor in (*batch.inputs, *([] if batch.target is None else [batch.target])):
             digest.update(f"{name} {size} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
             digest.update(tensor.contiguous().numpy().data)
     return f"sample-{digest.hexdigest()}"

@@ -80,6 +80,12 @@ class VectorEncoder:
                 parts.append(self._scalers[name](to_numbers(column(table, name), name, width)))
         return torch.cat(parts, 1)
 
+    def invert(self, x: Tensor) -> Tensor:
+        """The numbers that became these vectors; places of categories stay as they are."""
+        parts = zip(self._widths, torch.split(x, [*self._widths.values()], 1), strict=True)
+        scalers = self._scalers
+        return torch.cat([scalers[n].inverse(part) if n in scalers else part for n, part in parts], 1)
+
     def notes(self) -> dict[str, Any]:
         scaled = {name: scaler.notes() for name, scaler in self._scalers.items()}
         return {**scaled, **{name: {"categories": list(names)} for name, names in self._names.items()}}

@@ -55,6 +55,15 @@ def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
         )
     if config.alpha == 0:
         return
+    model = getattr(facts, "model", None)
+    if model is not None and model.samples:
+        yield Problem(
+            f"the model {model.name!r} generates samples and answers nothing that a teacher's answers "
+            "could be compared with",
+            "",
+            "a model that predicts a target",
+            "leave distillation out",
+        )
     if not config.teacher.strip():
         hint = "name a trained run, as teacher: runs/large/latest, or set alpha: 0"
         yield Problem("distillation has no teacher", "teacher", _SOURCES, hint)

@@ -66,8 +66,9 @@ def check_seq2seq(config: Seq2Seq, facts: Facts) -> Iterator[Problem]:
 def check_alignment(config: Alignment, facts: Facts) -> Iterator[Problem]:
     """Pairs of texts, and a model that writes one."""
     yield from check_pairs(facts)
-    if facts.model is not None and not facts.model.generates:
-        yield Problem(f"model {facts.model.name!r} writes no texts", expected="one that does, with attention")
+    if facts.model is not None and not (facts.model.generates and "attention" in facts.model.pegs):
+        lacks = "looks nowhere" if facts.model.generates else "writes no texts"
+        yield Problem(f"model {facts.model.name!r} {lacks}", expected="one that writes, with attention")
 
 
 def build_seq2seq(config: Seq2Seq, context: Context) -> nn.Module:

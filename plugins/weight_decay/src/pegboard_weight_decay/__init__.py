@@ -23,6 +23,7 @@ class WeightDecay:
     bias: bool = False  # decay biases too
     norm: bool = False  # decay normalisation parameters and other vectors too
     embeddings: bool = True  # decay embeddings
+    only: tuple[str, ...] = ()  # names of the parameters that decay, with * for any text; empty is all
 
 
 def build(config: WeightDecay, context: Context) -> Trick:

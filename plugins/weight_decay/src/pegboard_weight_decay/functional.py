@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 import torch
@@ -19,6 +20,11 @@ def decay_(params: Sequence[Tensor], lr: float | Tensor, value: float) -> None:
     """Multiply every parameter by `1 - lr * value`, in place; done right before an update."""
     with torch.no_grad():
         torch._foreach_mul_(list(params), 1 - lr * value)
+
+
+def chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
+    """The names that fit one of the patterns, in which * stands for any text."""
+    return {name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)}
 
 
 def l2_term(params: Sequence[Tensor], value: float) -> Tensor:

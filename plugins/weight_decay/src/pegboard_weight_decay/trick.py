@@ -9,7 +9,7 @@ from pegboard import Batch, PegboardError, Trick
 from torch import Tensor
 
 from . import WeightDecay
-from .functional import decayed, kinds, l1_term, l2_term, split_groups
+from .functional import chosen, decayed, kinds, l1_term, l2_term, split_groups
 
 
 def _named(groups: list[dict[str, Any]]) -> list[tuple[str, Tensor]]:
@@ -19,11 +19,13 @@ def _named(groups: list[dict[str, Any]]) -> list[tuple[str, Tensor]]:
 def _choose(groups: list[dict[str, Any]], config: WeightDecay) -> set[str]:
     named = _named(groups)
     names = decayed(named, bias=config.bias, norm=config.norm, embeddings=config.embeddings)
+    names = chosen(names, config.only) if config.only else names
     if not names:
         counts = Counter(kinds(named).values())
         found = ", ".join(f"{n} of kind {kind}" for kind, n in sorted(counts.items())) or "none at all"
         raise PegboardError(
-            f"weight_decay found no parameter to decay among {found}. "
+            f"weight_decay found no parameter to decay among {found}"
+            f"{' whose name fits ' + ', '.join(config.only) if config.only else ''}. "
             "Set bias: true, norm: true or embeddings: true to decay those as well."
         )
     return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import math
@@ -11,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
+from ...specs import Asked
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ...contracts import Batch, Source, Splits
+    from ...specs import DataSpec
 
 BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
 
@@ -78,7 +81,9 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
         batch = _rows(splits.train, range(start, min(start + 8, len(splits.train))))
         for kit in assembly.kits:
             named = [(n, p) for n, p in kit.player.parameters if p.requires_grad]
-            loss, _ = kit.player.loss(assembly.model, batch)
+            own = kit.player.target
+            told = batch if own is None else batch._replace(target=own(batch))
+            loss, _ = kit.player.loss(assembly.model, told)
             grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
             for (name, p), grad in zip(named, grads, strict=True):
                 if grad is not None and bool((grad != 0).any()):
@@ -98,6 +103,7 @@ def saves_and_loads(subject: Subject) -> None:
 
     from ...engine.precision import choose_precision
     from ...engine.step import link
+    from ...planning import private_rng
     from ..runs import unequal
 
     one = subject.assembly()
@@ -119,9 +125,11 @@ def saves_and_loads(subject: Subject) -> None:
         if list(unequal(mine.optimizer.state_dict()["state"], yours.optimizer.state_dict()["state"])):
             raise Failed(f"{subject.what}: the state of its optimizer is another one after load_state_dict")
     inputs = _rows(splits.train, range(4)).inputs
-    with torch.no_grad():
-        before, after = one.model.eval()(*inputs), two.model.eval()(*inputs)
-    if list(unequal(before, after)):
+    answers = []
+    for assembly in (one, two):
+        with torch.no_grad(), private_rng(0, "kit"):  # a model may draw
+            answers.append(assembly.model.eval()(*inputs))
+    if list(unequal(*answers)):
         raise Failed(
             f"{subject.what}: a model that was saved and loaded computes something else; what it needs "
             "belongs in parameters or buffers"
@@ -153,6 +161,26 @@ def runs_on_meta(subject: Subject) -> None:
         raise Failed(f"{subject.what} declares to wait for the device, but explain does not show it")
 
 
+@check("model")
+def generates_samples(subject: Subject) -> None:
+    """Samples of a model that generates are like its input, finite, and decided by the generator alone."""
+    import torch
+
+    if not subject.part.samples:  # type: ignore[attr-defined]
+        raise Skipped("it generates none")
+    assembly = subject.assembly()
+    model: Any = assembly.model.eval()
+    if not hasattr(model, "sample"):
+        raise Failed(f"{subject.what} says that it generates samples, but has no method `sample`")
+    (spec, *_) = assembly.plan.spec.inputs
+    with torch.no_grad():
+        once, again = (model.sample(3, torch.Generator().manual_seed(1)) for _ in range(2))
+    if once.shape != spec.example(3, "meta").shape or not bool(torch.isfinite(once).all()):
+        raise Failed(f"{subject.what}: its samples are {tuple(once.shape)}, expected finite ones of {spec}")
+    if not torch.equal(once, again):
+        raise Failed(f"{subject.what}: the same generator gives other samples; draw from it alone")
+
+
 @check("dataset")
 def splits_are_sound(subject: Subject) -> None:
     """Its splits hold what its spec says, and the samples that a batch is asked for, in that order."""
@@ -173,13 +201,20 @@ def splits_are_sound(subject: Subject) -> None:
         last = len(source) - 1
         some = _rows(source, [0, last, last // 2])
         turned = _rows(source, [last // 2, 0])
-        if not hasattr(source, "lengths") and list(unequal(_picked(some, [2, 0]), _picked(turned, [0, 1]))):
+        pieces = [_picked(some, [2, 0], splits.spec), _picked(turned, [0, 1], splits.spec)]
+        if getattr(source, "lengths", None) is None and list(unequal(*pieces)):
             raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
         _like_spec(subject, name, some, splits)
 
 
-def _picked(batch: Batch, rows: list[int]) -> list[Any]:
-    return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
+def _picked(batch: Batch, rows: list[int], spec: DataSpec) -> list[Any]:
+    """Some samples of a batch: of graphs their nodes, of nodes in graphs their features."""
+    if all(s.counted for s in spec.inputs):
+        return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
+    x, last = batch.inputs[0], batch.inputs[-1]
+    asked = isinstance(spec.inputs[-1], Asked)
+    nodes = [x[last[row]] if asked else x[last[row] : last[row + 1]] for row in rows]
+    return [nodes, *(None if t is None else t[rows] for t in (batch.target, batch.weight))]
 
 
 def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> None:
@@ -190,7 +225,7 @@ def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> Non
                 raise Failed(f"{subject.what}: the target of {name!r} does not fit its spec {splits.spec}")
             continue
         example = spec.example(3, "cpu")
-        wide = tensor.dim() == example.dim() and tensor.shape[0] == 3
+        wide = tensor.dim() == example.dim() and (tensor.shape[0] == len(example) or not spec.counted)
         if not wide or tensor.is_floating_point() != example.is_floating_point():
             raise Failed(
                 f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
@@ -254,12 +289,12 @@ def draws_its_samples(subject: Subject) -> None:
             f"its record has no function `plot`, and the core does not draw {splits.spec.inputs[0]}"
         )
     rows, figure = range(min(len(splits.train), 64)), Figure()
-    before = [None if t is None else t.clone() for t in _picked(_rows(splits.train, rows), [*rows])]
+    before = copy.deepcopy(_picked(_rows(splits.train, rows), [*rows], splits.spec))
     (plot or draw_by_spec)(splits, figure)
     if not any(axes.has_data() for axes in figure.axes):
         raise Failed(f"{subject.what}: its function `plot` draws nothing on the figure that it is given")
     figure.savefig(io.BytesIO(), dpi=30)
-    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows]))):
+    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows], splits.spec))):
         raise Failed(f"{subject.what}: its function `plot` changes the samples")
 
 
@@ -322,6 +357,8 @@ def weighs_samples(subject: Subject) -> None:
     """Its loss is one finite number; equal weights change nothing, weight zero leaves a sample out."""
     import torch
 
+    from ...contracts import Objective
+
     assembly = subject.assembly()
     splits = assembly.plan.splits
     assert splits is not None
@@ -329,7 +366,8 @@ def weighs_samples(subject: Subject) -> None:
     with torch.no_grad():
         output = assembly.model.eval()(*batch.inputs)
     target, loss = batch.target, assembly.objective.loss
-    if target is None or not isinstance(output, torch.Tensor):
+    own = type(assembly.objective).loss is not Objective.loss
+    if target is None or not own or not isinstance(output, torch.Tensor):
         raise Skipped("it compares no output with a target")
     whole = loss(output, target)
     if whole.dim() or not bool(torch.isfinite(whole)):
@@ -371,7 +409,6 @@ def measures_the_same_twice(subject: Subject) -> None:
 @check("probe")
 def knows_the_optimum(subject: Subject) -> None:
     """A reference leaves the model as it is, and its optimum is a model like it that is nowhere worse."""
-    import copy
 
     import torch
 
@@ -393,7 +430,11 @@ def knows_the_optimum(subject: Subject) -> None:
     if list(unequal(before, model.state_dict())):
         raise Failed(f"{subject.what}: `solve` changes the model that it is given; copy it")
     with torch.no_grad():
-        if best(*train.inputs).shape != model(*train.inputs).shape:
+        shapes = [
+            [part.shape for part in (given if isinstance(given, tuple) else (given,))]
+            for given in (best.eval()(*train.inputs), model(*train.inputs))
+        ]
+        if shapes[0] != shapes[1]:
             raise Failed(f"{subject.what}: its optimum gives outputs of another shape than the model")
     figures = reference.gap(model, best, train)
     if figures["gap"] < -1e-4 * max(abs(figures["optimum"]), 1e-6):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ def trains_under_autocast(subject: Subject) -> None:
         for precision in ("fp32", "bf16"):
             config = subject.with_trainer(precision=precision, log_every=1, epochs=1)
             run = train(config, root=_room(subject, "autocast") / precision, quiet=True)
-            losses.append([row["train/loss"] for row in run.history if "train/loss" in row])
+            named = (pair for row in run.history for pair in row.items())
+            losses.append([value for key, value in named if re.fullmatch(r"train/(.*/)?loss", key)])
     plain, mixed = losses
     if not all(map(math.isfinite, mixed)) or abs(mixed[0] - plain[0]) > 0.05 * max(1.0, abs(plain[0])):
         raise Failed(

@@ -1,0 +1,255 @@
+"""Codes that are shorter than samples: principal components, k-means, and networks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard import Batch, PegboardError
+from pegboard_generative import configs
+from pegboard_generative.autoencoder import Autoencoder, Pca, jacobian_square
+from pegboard_generative.objectives import ReconstructionLoss
+from pegboard_generative.probes import ComponentsReference, span_cosine
+from pegboard_mlp.kmeans import kmeans
+from torch import Tensor
+
+Fit = Callable[..., float]
+Curve = Callable[..., Tensor]
+LOSS = ReconstructionLoss(configs.Reconstruction())
+
+
+def exact(x: Tensor, latent: int) -> Pca:
+    model = Pca((x.shape[1],), latent).double()
+    best = ComponentsReference().solve(model, Batch((x,)))
+    assert isinstance(best, Pca)
+    return best
+
+
+def stretched(count: int = 200, scales: tuple[float, ...] = (5, 3, 1, 0.5, 0.1)) -> Tensor:
+    return torch.randn(count, len(scales), dtype=torch.float64) * torch.tensor(scales)
+
+
+@pytest.mark.catalogue("S3-137", "S3-138")
+def test_the_best_components_are_the_top_eigenvectors() -> None:
+    x = stretched()
+    centred = x - x.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred)
+    model = exact(x, 2)
+    axes = model.decoder.weight
+    assert torch.allclose(axes.T @ axes, torch.eye(2, dtype=torch.float64), atol=1e-10)
+    projector = axes @ axes.T
+    assert torch.allclose(projector @ projector, projector) and torch.linalg.matrix_rank(projector) == 2
+    error = (model.decode(model.encode(x)) - x).square().sum()
+    assert torch.allclose(error, values[:3].sum(), rtol=1e-9)
+    for _ in range(100):
+        other = torch.linalg.qr(torch.randn(5, 2, dtype=torch.float64))[0]
+        assert error <= (centred - centred @ other @ other.T).square().sum()
+    first = axes[:, 0]
+    assert torch.allclose(first @ (centred.T @ centred) @ first, values[-1])
+    loadings = torch.linalg.svd(centred)[2][:2]
+    assert torch.allclose((loadings @ axes).abs(), torch.eye(2, dtype=torch.float64), atol=1e-8)
+    whole = exact(x, 5)
+    assert torch.allclose(whole.decode(whole.encode(x)), x, atol=1e-10)
+    worst = vectors[:, :2]  # the misprint: least eigenvalues
+    assert (centred - centred @ worst @ worst.T).square().sum() > 10 * error
+
+
+@pytest.mark.catalogue("S3-139")
+def test_deflation_gives_the_components_one_by_one() -> None:
+    x = stretched()
+    centred = x - x.mean(0)
+    covariance = centred.T @ centred
+    axes = exact(x, 5).decoder.weight
+    found: list[Tensor] = []
+    for place in range(5):
+        w = torch.randn(5, dtype=torch.float64)
+        for _ in range(400):
+            w = covariance @ w
+            for before in found:
+                w = w - (w @ before) * before
+            w = w / w.norm()
+        found.append(w)
+        assert abs(float(w @ axes[:, place])) > 1 - 1e-6
+
+
+@pytest.mark.catalogue("S3-140")
+def test_components_are_no_regression() -> None:
+    t = torch.randn(2000, dtype=torch.float64)
+
+    def slopes(x: Tensor) -> tuple[float, float]:
+        axis = exact(x, 1).decoder.weight[:, 0]
+        centred = x - x.mean(0)
+        regression = (centred[:, 0] @ centred[:, 1]) / centred[:, 0].square().sum()
+        return float(axis[1] / axis[0]), float(regression)
+
+    noisy = torch.stack([t, t], 1) + 0.5 * torch.randn(2000, 2, dtype=torch.float64)
+    component, regression = slopes(noisy)
+    assert abs(component) > abs(regression) + 0.1
+    swapped, other = slopes(noisy.flip(1))
+    assert abs(component * swapped - 1) < 1e-9 and abs(regression * other - 1) > 0.1
+    clean = slopes(torch.stack([t, t], 1) + 1e-6 * torch.randn(2000, 2, dtype=torch.float64))
+    assert abs(clean[0] - clean[1]) < 1e-4
+
+
+@pytest.mark.catalogue("S3-136")
+def test_errors_of_reconstruction_find_what_lies_off_the_plane() -> None:
+    axes = torch.linalg.qr(torch.randn(10, 3, dtype=torch.float64))[0]
+    plane = 3 * torch.randn(400, 3, dtype=torch.float64) @ axes.T
+    noise = torch.randn(400, 10, dtype=torch.float64) * 0.3
+    model = exact(plane, 3).eval()
+    back = model.decode(model.encode(plane + noise))
+    assert abs(float((back - plane).square().sum() / noise.square().sum()) - 0.3) < 0.03  # k / d
+    good, bad = model(plane + 0.1 * noise).error, model(plane + torch.randn_like(plane)).error
+    assert float((bad[:, None] > good).double().mean()) > 0.95  # the area under the curve
+    assert model.encode(plane).shape == (400, 3)
+
+
+@pytest.mark.catalogue("S3-141")
+def test_samples_of_components_have_their_covariance() -> None:
+    x = stretched(2000)
+    model = exact(x, 2).train()
+    for _ in range(3):
+        model(x)
+    made = model.sample(20_000, torch.Generator().manual_seed(1)).detach()
+    axes = model.decoder.weight
+    centred = made - model.mean
+    assert (centred - centred @ axes @ axes.T).abs().max() < 1e-10
+    wanted = axes @ axes.T @ torch.cov(x.T) @ axes @ axes.T
+    assert (torch.cov(made.T) - wanted).norm() < 0.05 * wanted.norm()
+
+
+@pytest.mark.catalogue("S3-143")
+def test_a_trained_linear_autoencoder_spans_the_components(root: Path) -> None:
+    config = {
+        "data": {"name": "breast_cancer", "batch_size": "all", "val": 0.0},
+        "model": {"name": "pca", "latent": 3},
+        "optimizer": {"name": "lbfgs"},
+        "reference": {"name": "principal_components"},
+        "trainer": {"epochs": 40, "device": "cpu", "threads": 1},
+    }
+    run = pegboard.train(config, root=root, quiet=True)
+    reference = run.summary["reference"]
+    assert reference["angle_cosine"] > 0.9999 and reference["relative"] < 1e-3
+
+
+@pytest.mark.catalogue("S3-142", "S3-144", "S3-146")
+def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> None:
+    x = curve(400)
+    linear = exact(x.double(), 2)
+    flat = float((linear.decode(linear.encode(x.double())) - x).square().sum(1).mean())
+    model = Autoencoder((20,), 2, hidden=(64, 64), activation="tanh")
+    for steps, rate in ((500, 0.01), (300, 0.002)):
+        fit(model, LOSS, x, steps, rate)
+    with torch.no_grad():
+        code = model.encode(x)
+        found = float((model.decode(code) - x).square().sum(1).mean())
+        assert found < 0.01 * flat
+        assert code.shape == (400, 2)
+        # A mean of samples leaves the curve; the mean of the codes of neighbours does not.
+        near = torch.cdist(x, x).fill_diagonal_(9e9).argmin(1)
+        between = model.decode((code + code[near]) / 2)
+        opposite = (x + x[torch.cdist(x, x).argmax(1)]) / 2
+        assert away(opposite).mean() > 5 * away(between).mean()
+    slope: Any = torch.func.jacrev(lambda z: model.decode(z[None])[0])(code[0])
+    assert torch.linalg.matrix_rank(slope) == 2
+    assert (model.encode(model.decode(code)) - code).norm(dim=1).mean() < 0.1 * code.norm(dim=1).mean()
+
+
+@pytest.mark.catalogue("S3-148")
+def test_what_learned_from_masked_samples_fills_them_in(fit: Fit, curve: Curve) -> None:
+    x = curve(600)
+    errors = []
+    for corrupt in (0.0, 0.3):
+        torch.manual_seed(1)
+        model = Autoencoder((20,), 8, hidden=(64,), corrupt=corrupt)
+        fit(model, LOSS, x, 500, 0.01)
+        torch.manual_seed(2)
+        masked = x * (torch.rand_like(x) >= 0.3)
+        with torch.no_grad():
+            errors.append(float((model.decode(model.encode(masked)) - x).square().mean()))
+    assert errors[1] < 0.2 * errors[0]
+
+
+@pytest.mark.catalogue("S3-149")
+def test_the_contractive_penalty_is_the_squared_jacobian(fit: Fit, curve: Curve) -> None:
+    from torch import nn
+
+    linear = nn.Linear(6, 4).double()
+    x = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    h = linear(x).sigmoid()
+    closed = ((h * (1 - h)).square() @ linear.weight.square()).sum(1)
+    assert torch.allclose(jacobian_square(h, x), closed, atol=1e-10)
+    data = curve(200)
+    slopes = []
+    for strength in (0.0, 0.1):
+        torch.manual_seed(0)
+        model = Autoencoder((20,), 2, hidden=(16,), activation="tanh")
+        fit(model, ReconstructionLoss(configs.Reconstruction(contractive=strength)), data, 150)
+        read = data.clone().requires_grad_()
+        slopes.append(float(jacobian_square(model.encode(read), read, False).mean()))
+    assert slopes[1] < 0.5 * slopes[0]
+
+
+@pytest.mark.catalogue("S3-150")
+def test_codes_get_sparser_with_the_penalty(fit: Fit, curve: Curve) -> None:
+    x = curve(200)
+    shares = []
+    for strength in (0.0, 0.3, 3.0):
+        torch.manual_seed(0)
+        model = Autoencoder((20,), 8, hidden=(32,))
+        fit(model, ReconstructionLoss(configs.Reconstruction(sparse=strength)), x, 400)
+        shares.append(float((model.encode(x).abs() < 0.05).double().mean()))
+    assert shares[0] < shares[1] < shares[2]
+
+
+@pytest.mark.catalogue("T027", "T028")
+def test_two_means_on_a_line() -> None:
+    def means(values: list[float]) -> tuple[list[float], list[int], float]:
+        x = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+        share = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+        centres = kmeans(x, share, 2, 5, torch.Generator().manual_seed(0))
+        away, which = (x - centres.T).square().min(1)
+        return sorted(centres.flatten().tolist()), which.tolist(), float(away.sum())
+
+    centres, which, cost = means([1, 2, 10, 11])
+    assert centres == pytest.approx([1.5, 10.5]) and cost == pytest.approx(1)
+    assert which[0] == which[1] != which[2] == which[3]  # intervals
+    for a in (-0.5, 0.5):
+        _, which, cost = means([-1, 1, a])
+        assert cost == pytest.approx(0.125)
+        assert which[2] == which[0 if a < 0 else 1]  # whatever its label
+    x = torch.tensor([1.0, 2, 10, 11])
+    pairs = (x[:, None] - x).square().sum() / 8
+    assert pairs == x.square().sum() - x.sum() ** 2 / 4 == 82
+    for seed in range(20):
+        points = torch.randn(7, generator=torch.Generator().manual_seed(seed)).tolist()
+        _, which, _ = means(points)
+        ordered = [w for _, w in sorted(zip(points, which, strict=True))]
+        assert sum(a != b for a, b in itertools.pairwise(ordered)) == 1  # clusters are intervals
+
+
+def test_numbers_outside_0_and_1_are_refused_before_training(root: Path) -> None:
+    config = {
+        "data": {"name": "digits", "limit": 100},
+        "model": {"name": "autoencoder", "loss": "bernoulli"},
+        "optimizer": {"name": "adam"},
+        "trainer": {"steps": 1, "device": "cpu"},
+    }
+    with pytest.raises(PegboardError, match=r"model.loss bernoulli expects .* 0 to 1, and the data has -"):
+        pegboard.train(config, root=root, quiet=True)
+    config["data"] = {"name": "digits", "limit": 100, "normalize": "none"}
+    assert pegboard.train(config, root=root, quiet=True).status == "finished"
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 7), (5, 12)])
+def test_convolutions_give_back_the_size_of_a_picture(size: tuple[int, int]) -> None:
+    model = Autoencoder((2, *size), 3, form="convolutional", channels=(4, 6))
+    x = torch.randn(3, 2, *size)
+    assert model.decode(model.encode(x)).shape == x.shape
+    assert model(x).error.shape == (3,)
+    assert span_cosine(Pca((4,), 2), Pca((4,), 2)) <= 1 + 1e-9

@@ -1,0 +1,237 @@
+"""Generator and discriminator: the game in closed form, and as two players of the one loop."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard import Batch, PegboardError
+from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
+from pegboard_generative import configs
+from pegboard_generative.functional import discriminator_loss, generator_loss, jensen_shannon
+from pegboard_generative.gan import Gan, gradient_norms
+from pegboard_generative.objectives import AdversarialLoss, Judged, right_answers
+from torch.nn import functional
+
+P, Q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.1, 0.8])
+
+
+def config(**nodes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "seed": 1,
+        "data": {"name": "ring", "samples": 160, "noise": 0.1, "batch_size": 16},
+        "model": {"name": "gan", "latent": 2, "hidden": [16]},
+        "optimizer": {"name": "adam", "lr": 1e-3, "players": {"generator": {"lr": 5e-4}}},
+        "trainer": {"epochs": 2, "device": "cpu", "threads": 1},
+    }
+    return base | nodes
+
+
+@pytest.mark.catalogue("S3-186")
+def test_two_networks_share_nothing_and_each_moves_its_own() -> None:
+    model = Gan((2,), 5, hidden=(8,))
+    z = torch.randn(7, 5)
+    made = model.decode(z)
+    assert made.shape == (7, 2)
+    odds = model(made).sigmoid()
+    assert odds.shape == (7,) and bool(((odds > 0) & (odds < 1)).all())
+    objective = AdversarialLoss(configs.Adversarial())
+    players = objective.players(model)
+    names = [{n for n, _ in p.parameters} for p in players]
+    assert not names[0] & names[1] and names[0] | names[1] == {n for n, _ in model.named_parameters()}
+    for player, own in zip(players, names, strict=True):
+        before = {n: p.detach().clone() for n, p in model.named_parameters()}
+        optimizer = torch.optim.SGD([p for _, p in player.parameters], 0.1)
+        loss, _ = player.loss(model, Batch((torch.randn(7, 2),)))
+        loss.backward(inputs=[p for _, p in player.parameters])  # type: ignore[no-untyped-call]
+        optimizer.step()
+        assert {n for n, p in model.named_parameters() if not torch.equal(p, before[n])} == own
+
+
+@pytest.mark.catalogue("S3-187")
+def test_the_discriminators_loss_is_that_of_a_yes_or_no() -> None:
+    real, fake = torch.randn(50), torch.randn(50)
+    found = discriminator_loss(real, fake, "non_saturating")
+    both = functional.binary_cross_entropy(real.sigmoid(), torch.ones(50))
+    both = both + functional.binary_cross_entropy(fake.sigmoid(), torch.zeros(50))
+    assert abs(float(found - both)) < 1e-6
+    assert abs(float(discriminator_loss(torch.zeros(3), torch.zeros(3), "minimax")) - math.log(4)) < 1e-6
+    assert float(discriminator_loss(torch.full((3,), 50.0), torch.full((3,), -50.0), "minimax")) < 1e-6
+    value = fake.sigmoid()
+    assert torch.allclose(generator_loss(fake, "minimax"), (1 - value).log().mean(), atol=1e-6)
+    assert torch.allclose(generator_loss(fake, "non_saturating"), -value.log().mean(), atol=1e-6)
+
+
+@pytest.mark.catalogue("S3-189", "S3-190")
+def test_the_best_discriminator_and_what_is_left_of_the_game() -> None:
+    scores = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.LBFGS([scores], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+
+    def value() -> torch.Tensor:
+        return (P * functional.logsigmoid(scores) + Q * functional.logsigmoid(-scores)).sum()
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = -value()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[arg-type]
+    best = scores.detach().sigmoid()
+    assert torch.allclose(best, P / (P + Q), atol=1e-3)
+    assert torch.allclose(best, torch.tensor([0.83333, 0.75, 0.2]), atol=1e-3)
+    p, q = P.double(), Q.double()
+    star = p / (p + q)
+    game = (p * star.log() + q * (1 - star).log()).sum()
+    divergence = jensen_shannon(p, q)
+    assert abs(float(game - (2 * divergence - math.log(4)))) < 1e-7
+    assert abs(float(game) + 0.995673) < 1e-5 and abs(float(divergence) - 0.195311) < 1e-5
+    assert torch.allclose(divergence, jensen_shannon(q, p)) and jensen_shannon(p, p).abs() < 1e-12
+    apart = jensen_shannon(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
+    assert abs(float(apart) - math.log(2)) < 1e-6
+
+
+@pytest.mark.catalogue("S3-191")
+def test_a_discriminator_that_wins_leaves_the_minimax_generator_without_a_gradient() -> None:
+    scores = torch.full((4,), -12.0, requires_grad=True)  # it is sure of all fakes
+    (minimax,) = torch.autograd.grad(generator_loss(scores, "minimax"), scores)
+    (other,) = torch.autograd.grad(generator_loss(scores, "non_saturating"), scores)
+    assert minimax.norm() < 1e-3 * other.norm()
+    judged = Judged(torch.full((4,), 9.0), torch.full((4,), -9.0), torch.zeros(4, 1), torch.zeros(4, 1))
+    assert right_answers(judged) > 0.99
+
+
+def test_the_penalty_of_a_linear_critic_is_its_length() -> None:
+    weight = torch.tensor([3.0, 4.0])
+    assert torch.allclose(gradient_norms(lambda x: x @ weight, torch.randn(5, 2)), torch.full((5,), 5.0))
+    objective = AdversarialLoss(configs.Adversarial(variant="wasserstein"))
+    slope = objective._slope(lambda x: x @ weight, torch.randn(5, 2), torch.randn(5, 2))
+    assert abs(float(slope) - 16) < 1e-4 and objective.penalty == 10
+
+
+@pytest.mark.catalogue("S3-188")
+def test_a_game_about_one_number_ends_near_the_data() -> None:
+    torch.manual_seed(0)
+    model = Gan((1,), 1, hidden=(16,), activation="tanh")
+    objective = AdversarialLoss(configs.Adversarial(penalty=0.1))
+    players = objective.players(model)
+    optimizers = [torch.optim.Adam([p for _, p in q.parameters], 0.01, betas=(0.5, 0.9)) for q in players]
+    loss = torch.zeros(2)
+    for step in range(900):
+        for optimizer in optimizers if step == 500 else ():
+            optimizer.param_groups[0]["lr"] = 0.002
+        x = 2 + 0.5 * torch.randn(128, 1)
+        for place, (player, optimizer) in enumerate(zip(players, optimizers, strict=True)):
+            found, _ = player.loss(model, Batch((x,)))
+            optimizer.zero_grad()
+            found.backward(inputs=[p for _, p in player.parameters])  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if step >= 700:
+                loss[place] += found.detach() / 200
+    made = model.sample(5000).detach()
+    assert abs(float(made.mean()) - 2) < 0.3 and abs(float(made.std()) - 0.5) < 0.2
+    assert abs(float(loss[0]) - math.log(4)) < 0.1
+
+
+@pytest.mark.parametrize("variant", ["non_saturating", "minimax", "wasserstein", "hinge"])
+def test_every_variant_trains_with_clip_average_and_accumulation(variant: str, root: Path) -> None:
+    given = config(
+        objective={"name": "adversarial", "variant": variant, "steps": 2},
+        trainer={"epochs": 2, "device": "cpu", "accumulate": 2, "clip": 1.0, "ema": 0.9, "log_every": 1},
+    )
+    run = pegboard.train(given, root=root, quiet=True)
+    row = run.history[-2]
+    assert {"train/discriminator/loss", "train/generator/loss"} <= {k for r in run.history for k in r}
+    assert all(math.isfinite(v) for v in row.values() if isinstance(v, float))
+    assert math.isfinite(run.summary["figures"]["test/energy_distance"])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_game_resumes_exactly(tmp_path: Path, precision: str) -> None:
+    given = config(
+        objective={"name": "adversarial", "variant": "wasserstein", "steps": 2},
+        trainer={
+            "epochs": 2, "accumulate": 2, "clip": 1.0, "ema": 0.9, "device": "cpu", "save_every": 2,
+            "precision": precision,
+        },
+    )  # fmt: skip
+    with lean():
+        reference, events = whole(given, tmp_path / "whole")
+        (cut,) = points(events, 1)
+        assert not differences(reference, cut_and_resumed(given, tmp_path / "cut", cut))
+
+
+def test_each_player_has_settings_of_its_own() -> None:
+    text = pegboard.plan(config()).explain()
+    lines = [line.split() for line in text.splitlines() if line.startswith(("discriminator ", "generator "))]
+    assert [(line[0], line[3]) for line in lines] == [("discriminator", "0.001"), ("generator", "0.0005")]
+
+
+def test_one_sided_label_smoothing_tells_the_discriminator_less(root: Path) -> None:
+    plan = pegboard.plan(config(regularizers={"label_smoothing": {"epsilon": 0.2}}))
+    assert plan.told.target == pegboard.Labels(1, ("real",))
+    from pegboard.config.check import check
+    from pegboard.planning import assemble, make_plan
+
+    given = config(regularizers={"label_smoothing": {"epsilon": 0.2}})
+    assembly = assemble(make_plan(check(given), read=True), "cpu")
+    (smooth,) = assembly.linked("edit_target", "discriminator")
+    player = assembly.kits[0].player
+    assert player.target is not None
+    told = smooth[1](player.target(Batch((torch.zeros(3, 2),))))
+    assert torch.allclose(told, torch.full((3, 1), 0.9))
+    assert pegboard.train(given, root=root, quiet=True).status == "finished"
+
+
+@pytest.mark.parametrize("variant", ["wasserstein", "hinge"])
+def test_where_nobody_is_told_labels_smoothing_says_so(variant: str) -> None:
+    given = config(
+        objective={"name": "adversarial", "variant": variant}, regularizers={"label_smoothing": {}}
+    )
+    with pytest.raises(PegboardError, match=f"discriminator of {variant} is told no labels"):
+        pegboard.plan(given)
+
+
+def test_tricks_touch_the_players_that_they_name() -> None:
+    given = config(
+        regularizers={
+            "dropout": {"p": 0.3, "players": ["discriminator"]},
+            "batchnorm": {"players": ["generator"]},
+            "weight_decay": {"value": 0.1, "players": ["discriminator"]},
+        }
+    )
+    text = pegboard.plan(given).explain()
+    hung = {line.split()[0]: line for line in text.splitlines() if ".body." in line and " NC" in line}
+    assert hung and all(
+        ("dropout" in line) == n.startswith("discriminator") for n, line in hung.items() if "hidden" in line
+    )
+    assert all(
+        ("batchnorm" in line) == n.startswith("generator") for n, line in hung.items() if "affine" in line
+    )
+    groups = [line for line in text.splitlines() if line.startswith(("discriminator ", "generator "))]
+    assert any("decoupled_decay 0.1" in line for line in groups if line.startswith("discriminator"))
+    assert not any("decoupled_decay 0.1" in line for line in groups if line.startswith("generator"))
+
+
+def test_a_game_of_pictures_has_convolutions_and_batch_norms(root: Path, tmp_path: Path) -> None:
+    given = config(
+        data={"name": "digits", "normalize": "none", "limit": 128, "batch_size": 32},
+        model={
+            "name": "gan", "form": "convolutional", "channels": [4, 8], "output": "sigmoid", "norm": "batch",
+            "latent": 4,
+        },
+        trainer={"epochs": 1, "device": "cpu", "threads": 1},
+    )  # fmt: skip
+    run = pegboard.train(given, root=root, quiet=True)
+    from pegboard.cli import main
+
+    files = [tmp_path / "a.png", tmp_path / "b.png"]
+    for file in files:
+        assert main(["sample", str(run.folder), "-n", "16", "-o", str(file), "--device", "cpu"]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert main(["sample", str(run.folder), "--kind", "interpolate", "-n", "16", "-o", str(files[0])]) == 0
+    assert main(["sample", str(run.folder), "--kind", "reconstruct", "-o", str(files[0])]) == 2

@@ -1,0 +1,228 @@
+"""The models as parts: tricks on them, samples of them, probes, and mistakes in configs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard import PegboardError
+from pegboard.cli import main
+from pegboard.testing.runs import lean, plugins_once
+
+MODELS: dict[str, dict[str, Any]] = {
+    "pca": {"latent": 2},
+    "autoencoder": {"latent": 2, "hidden": [8]},
+    "vae": {"latent": 2, "hidden": [8]},
+    "gan": {"latent": 2, "hidden": [8]},
+    "flow": {"layers": 2, "hidden": [8]},
+    "diffusion": {"width": 8, "levels": [1], "steps": 20, "sample_steps": 4},
+    "hopfield": {"sweeps": 2},
+}
+NETWORKS = [name for name in MODELS if name not in ("pca", "hopfield")]
+
+
+def config(model: str, **nodes: Any) -> dict[str, Any]:
+    base: dict[str, Any] = {
+        "seed": 1,
+        "data": {"name": "digits", "limit": 64, "batch_size": 32},
+        "model": {"name": model, **MODELS[model]},
+        "optimizer": {"name": "adam", "lr": 1e-3},
+        "trainer": {"epochs": 1, "device": "cpu", "threads": 1},
+    }
+    return base | nodes
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_trains_and_samples_to_the_same_bytes(model: str, root: Path, tmp_path: Path) -> None:
+    with plugins_once():
+        run = pegboard.train(config(model), root=root, quiet=True)
+        assert (run.folder / "figures" / "samples.png").is_file()
+        files = [tmp_path / f"{n}.png" for n in "ab"]
+        for file in files:
+            assert main(["sample", str(run.folder), "-n", "4", "-o", str(file), "--device", "cpu"]) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert all(math.isfinite(v) for v in run.summary["figures"].values())
+
+
+@pytest.mark.parametrize("model", NETWORKS)
+def test_dropout_batchnorm_and_weight_decay_act_on_every_network(model: str, root: Path) -> None:
+    tricks = {"dropout": {"p": 0.5}, "batchnorm": {}, "weight_decay": {"value": 0.1}}
+    weights = []
+    with lean():
+        for chosen in ({}, *({name: fields} for name, fields in tricks.items())):
+            run = pegboard.train(config(model, regularizers=chosen), root=root, quiet=True)
+            weights.append(pegboard.load(run, which="last").state_dict())
+    plain = weights[0]
+    for state in weights[1:]:
+        assert not all(torch.equal(plain[k], state[k]) for k in plain)
+
+
+@pytest.mark.parametrize("model", [m for m in MODELS if m != "gan"])
+@pytest.mark.parametrize("trick", ["label_smoothing", "distillation"])
+def test_tricks_on_targets_say_why_they_mean_nothing(model: str, trick: str, tmp_path: Path) -> None:
+    fields = {"teacher": str(tmp_path)} if trick == "distillation" else {}
+    wrong = {
+        "label_smoothing": "takes no soft targets",
+        "distillation": "generates samples and answers nothing",
+    }
+    with pytest.raises(PegboardError, match=wrong[trick]):
+        pegboard.plan(config(model, regularizers={trick: fields}))
+    bare = config(model, regularizers={trick: fields})
+    bare["data"] = {"name": "digits", "labelled": 0}
+    with pytest.raises(PegboardError, match="but the target of 'digits' is nothing"):
+        pegboard.plan(bare)
+
+
+def test_a_memory_has_no_place_for_what_hangs() -> None:
+    with pytest.raises(PegboardError, match=r"regularizers.dropout found nothing to act on"):
+        pegboard.plan(config("hopfield", regularizers={"dropout": {}})).explain()
+
+
+def test_a_model_and_an_objective_that_do_not_fit_are_told() -> None:
+    with pytest.raises(PegboardError, match="vae is trained by the objective 'elbo'"):
+        pegboard.plan(config("vae", objective={"name": "cross_entropy"}))
+    mlp = config("vae", objective={"name": "elbo"})
+    mlp["model"] = {"name": "mlp"}
+    with pytest.raises(PegboardError, match="'elbo' reads what only vae gives, and the model is 'mlp'"):
+        pegboard.plan(mlp)
+
+
+def test_pictures_too_small_for_the_layers_are_told() -> None:
+    given = config("vae")
+    given["model"] = {"name": "vae", "form": "convolutional", "channels": [4, 4, 4, 4]}
+    with pytest.raises(PegboardError, match="pictures of 8x8 cannot be halved 4 times"):
+        pegboard.plan(given)
+    given["data"] = {"name": "iris"}
+    with pytest.raises(PegboardError, match="is no picture to convolve"):
+        pegboard.plan(given)
+
+
+def test_bernoulli_numbers_must_be_between_0_and_1(root: Path) -> None:
+    given = config("vae")
+    given["model"] = {"name": "vae", "decoder": "bernoulli"}
+    with pytest.raises(PegboardError, match="decoder bernoulli expects .* from 0 to 1"):
+        pegboard.train(given, root=root, quiet=True)
+
+
+@pytest.fixture
+def ring_run(root: Path) -> Path:
+    given = config(
+        "flow",
+        data={"name": "ring", "samples": 200, "noise": 0.1, "batch_size": 50},
+        probes={"modes": {"samples": 100}, "entropy": {}},
+    )
+    with lean():
+        return pegboard.train(given, root=root, quiet=True).folder
+
+
+def test_probes_measure_modes_and_the_true_entropy(ring_run: Path) -> None:
+    figures = pegboard.Run(ring_run).summary["figures"]
+    assert figures["modes/of"] == 8 and 0 <= figures["modes/quality"] <= 1
+    assert figures["entropy/gap"] > 0  # it has hardly learned
+    true = -(math.log(8) + math.log(2 * math.pi * math.e * 0.1**2))
+    assert abs(figures["entropy/true_log_likelihood"] - true) < 0.5
+
+
+def test_a_perfect_sampler_reaches_all_modes() -> None:
+    from pegboard import Resident, Splits
+    from pegboard_datasets import made
+    from pegboard_generative.configs import Modes
+    from pegboard_generative.probes import ModesProbe
+
+    class True_(torch.nn.Module):  # noqa: N801
+        def sample(self, count: int, generator: torch.Generator) -> torch.Tensor:
+            return made.ring(count, 8, 2.0, 0.05, generator=generator).x
+
+    centres = made.ring_centres(8, 2.0)
+    splits = Splits(
+        spec=pegboard.DataSpec((pegboard.Vector(2),)),
+        train=Resident([torch.zeros(1, 2)]),
+        notes={"modes": {"centres": centres.tolist(), "deviation": 0.05}},
+    )
+    figures = ModesProbe(Modes(), 0).measure(True_(), splits, torch.device("cpu"))
+    assert figures["modes"] == 8 and figures["quality"] > 0.99 and figures["unevenness"] < 0.05
+    lost = ModesProbe(Modes(), 0)
+
+    class Point(torch.nn.Module):
+        def sample(self, count: int, generator: torch.Generator) -> torch.Tensor:
+            return centres[:1].expand(count, 2)
+
+    assert lost.measure(Point(), splits, torch.device("cpu"))["modes"] == 1
+
+
+def test_frechet_needs_a_classifier_and_measures_by_it(root: Path) -> None:
+    teacher = config("vae")
+    teacher["model"] = {"name": "mlp", "hidden": [16]}
+    with lean():
+        folder = pegboard.train(teacher, root=root, quiet=True).folder
+        given = config("vae", probes={"frechet": {"classifier": str(folder), "samples": 40}})
+        given["data"] = {"name": "digits", "limit": 64, "batch_size": 32, "normalize": "none"}
+        figures = pegboard.train(given, root=root, quiet=True).summary["figures"]
+    assert figures["frechet/frechet"] > figures["frechet/frechet_of_data"] > 0
+    assert 0 <= figures["frechet/least_class"] <= figures["frechet/most_class"] <= 1
+    with pytest.raises(PegboardError, match="frechet has no classifier"):
+        pegboard.plan(config("vae", probes={"frechet": {}}))
+
+
+def test_importance_weights_bound_more_closely_than_the_elbo(root: Path) -> None:
+    with lean():
+        given = config("vae", probes={"importance_weighted": {"draws": 20, "samples": 50}})
+        figures = pegboard.train(given, root=root, quiet=True).summary["figures"]
+    assert figures["importance_weighted/log_likelihood"] > figures["importance_weighted/elbo"]
+
+
+@pytest.mark.catalogue("S3-155")
+def test_both_terms_of_the_bound_make_codes_that_hold_classes(root: Path) -> None:
+    found = {}
+    for beta, name in ((0.0, "likelihood"), (1.0, "both")):
+        given = config(
+            "vae",
+            data={"name": "digits", "normalize": "none", "batch_size": 128},
+            objective={"name": "elbo", "beta": beta},
+            optimizer={"name": "adam", "lr": 5e-3},
+            trainer={"epochs": 25, "device": "cpu", "threads": 1},
+        )
+        given["model"] = {"name": "vae", "latent": 2, "hidden": [64], "decoder": "bernoulli"}
+        with lean():
+            run = pegboard.train(given, root=root, quiet=True)
+        from pegboard.inference import Trained
+
+        trained = Trained(run.folder, device="cpu")
+        train, test = (trained.source(s) for s in ("train", "test"))
+        codes, labels = [], []
+        for source in (train, test):
+            batch = source.gather(torch.arange(len(source)))
+            with torch.no_grad():
+                codes.append(trained.model.encode(batch.inputs[0]))
+            labels.append(batch.target)
+        near = torch.cdist(codes[1], codes[0]).argsort(1)[:, :9]
+        right = float((labels[0][near].mode(1).values == labels[1]).float().mean())
+        found[name] = (right, run.summary["figures"]["test/kl"])
+    assert found["both"][0] > 0.5 and found["likelihood"][0] > 0.5
+    assert found["both"][1] < 10 < found["likelihood"][1]
+    # The divergence alone: every code is the prior's, and says nothing of its class.
+    from pegboard_generative.functional import gaussian_kl
+
+    mean = torch.randn(50, 2, requires_grad=True)
+    log_variance = torch.zeros(50, 2, requires_grad=True)
+    descent = torch.optim.SGD([mean, log_variance], 0.5)
+    for _ in range(100):
+        descent.zero_grad()
+        gaussian_kl(mean, log_variance).sum().backward()  # type: ignore[no-untyped-call]
+        descent.step()
+    assert mean.abs().max() < 1e-6
+
+
+def test_compiled_steps_train_a_game_or_say_what_keeps_them(root: Path) -> None:
+    text = pegboard.plan(config("gan", trainer={"epochs": 1, "device": "cpu", "compile": "step"})).explain()
+    (line,) = [line for line in text.splitlines() if line.startswith("compile ")]
+    assert "whole steps" in line
+    given = config("gan", objective={"name": "adversarial", "variant": "wasserstein"})
+    given["trainer"]["compile"] = "step"
+    text = pegboard.plan(given).explain()
+    (line,) = [line for line in text.splitlines() if line.startswith("compile ")]
+    assert "whole steps" in line or "because" in line

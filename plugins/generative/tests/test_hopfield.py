@@ -1,0 +1,189 @@
+"""Memories: the energy falls, patterns are stored in one step, and how many there is room for."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard import Batch
+from pegboard_generative import configs
+from pegboard_generative.hopfield import (
+    Hopfield,
+    crosstalk,
+    energy,
+    fields,
+    flip_probability,
+    hebbian,
+    settle,
+    signs,
+    symmetric,
+)
+from pegboard_generative.objectives import EnergyLoss
+from torch import Tensor
+from torch.nn import functional
+
+
+def patterns(count: int, size: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 2, (count, size), generator=generator).double() * 2 - 1
+
+
+def store(x: Tensor, **fields: Any) -> Hopfield:
+    """A memory after one step of descent at a rate of 1."""
+    model = Hopfield((x.shape[1],), slots=len(x), **fields).double()
+    loss, _ = EnergyLoss(configs.Energy()).evaluate(model, Batch((x,), rows=torch.arange(len(x))))
+    loss.backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD(model.parameters(), 1.0).step()
+    return model.eval()
+
+
+@pytest.mark.catalogue("S4-012")
+def test_a_flip_changes_the_energy_by_twice_the_field() -> None:
+    weight = symmetric(torch.randn(12, 12, dtype=torch.float64))
+    bias = torch.randn(12, dtype=torch.float64)
+    assert torch.equal(weight, weight.T) and not weight.diagonal().any()
+    state = patterns(100, 12)
+    before, told = energy(state, weight, bias), fields(state, weight, bias)
+    for i in range(12):
+        flipped = state.clone()
+        flipped[:, i] *= -1
+        change = energy(flipped, weight, bias) - before
+        assert torch.allclose(change, 2 * state[:, i] * told[:, i], atol=1e-12)
+    assert torch.allclose(energy(state, weight), energy(-state, weight))
+
+
+@pytest.mark.catalogue("S4-013")
+def test_the_energy_never_rises_and_ends_at_rest() -> None:
+    for seed in range(50):
+        generator = torch.Generator().manual_seed(seed)
+        weight = symmetric(torch.randn(20, 20, generator=generator, dtype=torch.float64))
+        state = patterns(1, 20, seed)
+        now = energy(state, weight)
+        for _ in range(50):
+            before = state.clone()
+            for i in range(20):
+                up, down = state.clone(), state.clone()
+                up[:, i], down[:, i] = 1, -1
+                rule = torch.where(energy(up, weight) <= energy(down, weight), 1.0, -1.0)
+                state[:, i] = signs(fields(state, weight)[:, i])
+                assert torch.equal(rule.double(), state[:, i])
+                after = energy(state, weight)
+                assert after <= now + 1e-12
+                now = after
+            if torch.equal(before, state):
+                break
+        assert torch.equal(state, settle(patterns(1, 20, seed), weight, sweeps=60))
+        assert torch.equal(state, signs(fields(state, weight)))
+    circle = torch.tensor([[0.0, -1.0], [-1.0, 0.0]])
+    both = torch.ones(1, 2)
+    assert torch.equal(settle(both, circle, sweeps=1, synchronous=True), -both)
+    assert torch.equal(settle(both, circle, sweeps=2, synchronous=True), both)
+
+
+@pytest.mark.catalogue("S4-014")
+def test_one_gradient_step_is_hebbian_learning_and_recalls() -> None:
+    x = patterns(10, 200)
+    model = store(x)
+    weight = symmetric(model.weight.detach())
+    assert torch.allclose(weight, hebbian(x), atol=1e-12)
+    assert not hebbian(x).diagonal().any()
+    one_by_one = sum((hebbian(row[None]) for row in x), torch.zeros(200, 200, dtype=torch.float64))
+    assert torch.allclose(one_by_one, weight, atol=1e-12)
+    assert torch.equal(model.recall(x), x)
+    changed = x.clone()
+    for row in changed:
+        row[torch.randperm(200)[:20]] *= -1
+    assert (model.recall(changed) * x).mean(1).min() >= 0.99
+
+
+@pytest.mark.catalogue("S4-015", "S4-016")
+@pytest.mark.parametrize(("load", "near"), [(0.138, 0.25), (0.185, 0.1), (0.3, 0.05)])
+def test_crosstalk_is_normal_and_flips_as_often_as_it_says(load: float, near: float) -> None:
+    n = 1000
+    found, told = [], []
+    for seed in range(3):
+        x = patterns(int(load * n), n, seed)
+        noise = crosstalk(x)
+        assert torch.allclose(x @ hebbian(x), x * (n - 1) / n + noise, atol=1e-12)
+        found.append(float((x * (x @ hebbian(x)) < 0).double().mean()))
+        told.append(float(noise.var()))
+        assert abs(float(noise.mean())) < 0.003
+        unstable = x * (x @ hebbian(x)) < 0
+        assert not bool((unstable & (x * noise > -(n - 1) / n)).any())
+    assert abs(sum(told) / 3 / load - 1) < 0.05
+    assert abs(sum(found) / 3 / flip_probability(load) - 1) < near
+    assert abs(flip_probability(0.138) - 3.552e-3) < 1e-5 and abs(flip_probability(0.3) - 3.394e-2) < 1e-4
+
+
+@pytest.mark.catalogue("S4-017", "S4-018")
+def test_memory_breaks_down_near_0_138() -> None:
+    n, overlaps = 600, {}
+    for load in (0.10, 0.20):
+        x = patterns(int(load * n), n)
+        some = x[:8]
+        overlaps[load] = float((settle(some, hebbian(x), sweeps=30) * some).mean(1).mean())
+    assert overlaps[0.10] > 0.97 and overlaps[0.20] < 0.65
+    n = 1000
+    for count, least, most in ((int(n / (2 * math.log2(n))), 0.97, 1.0), (int(0.138 * n), 0.0, 0.2)):
+        x = patterns(count, n)
+        stable = float(((x * (x @ hebbian(x))) > 0).all(1).double().mean())
+        assert least <= stable <= most
+
+
+@pytest.mark.catalogue("S4-019")
+def test_powers_and_softmax_have_room_for_more() -> None:
+    x = patterns(300, 100)
+    model = store(x, kind="dense", power=3, sweeps=1)
+    assert torch.allclose(model.weight.detach(), x)
+    assert torch.equal(model.recall(x[:20]), x[:20])
+    assert not torch.equal(settle(x[:20], hebbian(x), sweeps=1), x[:20])
+    changed = x[:10].clone()
+    changed[:, :8] *= -1
+    state = model.state(changed)
+    assert bool((model.energy(model.state(model.recall(changed))) <= model.energy(state) + 1e-9).all())
+
+    x = patterns(1000, 64)
+    model = store(x, kind="continuous", beta=1.0, sweeps=1)
+    query = x[:50].clone()
+    for row in query:
+        row[torch.randperm(64)[:6]] *= -1
+    attended = functional.scaled_dot_product_attention(query[None], x[None], x[None], scale=1.0)[0]
+    assert torch.allclose(model.attend(query), attended, atol=1e-6)
+    assert torch.equal(signs(model.recall(query)), x[:50])
+    fallen = model.energy(model.attend(query))
+    assert bool((fallen <= model.energy(query) + 1e-9).all())
+
+
+@pytest.mark.parametrize("kind", ["binary", "dense", "continuous"])
+def test_a_run_of_one_epoch_stores_patterns(kind: str, root: Path) -> None:
+    config = {
+        "data": {"name": "digits", "limit": 6, "val": 0.0, "test": 0.0, "batch_size": 4, "shuffle": False},
+        "model": {"name": "hopfield", "kind": kind, "slots": 6, "power": 15},
+        "optimizer": {"name": "sgd", "lr": 1.0},
+        "probes": {"capacity": {"flips": 0.05}},
+        "trainer": {"epochs": 1, "device": "cpu", "threads": 1},
+    }
+    run = pegboard.train(config, root=root, quiet=True)
+    figures = run.summary["figures"]
+    assert run.status == "finished" and figures["capacity/load"] == 6 / 64
+    assert figures["capacity/overlap"] > (0.9 if kind != "binary" else 0.5)  # digits are much alike
+    if kind == "binary":
+        assert "capacity/crosstalk_variance" in figures
+    else:
+        model: Any = pegboard.load(run, which="last")
+        assert model.weight.shape == (6, 64)
+
+
+def test_more_samples_than_slots_are_refused(root: Path) -> None:
+    config = {
+        "data": {"name": "digits", "limit": 9},
+        "model": {"name": "hopfield", "kind": "dense", "slots": 5},
+        "optimizer": {"name": "sgd", "lr": 1.0},
+        "trainer": {"epochs": 1, "device": "cpu"},
+    }
+    with pytest.raises(pegboard.PegboardError, match="room for 5 patterns, and there are 9"):
+        pegboard.train(config, root=root, quiet=True)

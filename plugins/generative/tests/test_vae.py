@@ -1,0 +1,264 @@
+"""Variational autoencoders against closed forms, and what their codes are good for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pegboard import Batch
+from pegboard_generative import configs
+from pegboard_generative.autoencoder import Autoencoder
+from pegboard_generative.functional import bits_per_dimension, gaussian_kl, reparametrize
+from pegboard_generative.objectives import ElboLoss, ReconstructionLoss, elbo_of
+from pegboard_generative.vae import Bounded, Vae
+from torch import Tensor, distributions
+
+Fit = Callable[..., float]
+Curve = Callable[..., Tensor]
+
+
+def elbo(dimensions: int = 20, **fields: Any) -> ElboLoss:
+    return ElboLoss(configs.Elbo(**fields), dimensions)
+
+
+def _trace(matrix: Tensor) -> Tensor:
+    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+class LinearGaussian:
+    """x = W z + noise, of which everything is known."""
+
+    def __init__(self, d: int = 4, k: int = 2, noise: float = 0.5) -> None:
+        generator = torch.Generator().manual_seed(3)
+        self.w = torch.randn(d, k, generator=generator, dtype=torch.float64)
+        self.noise, self.k = noise, k
+        self.m = self.w.T @ self.w + noise**2 * torch.eye(k, dtype=torch.float64)
+        self.x = torch.randn(6, d, generator=generator, dtype=torch.float64)
+        self.mean = torch.linalg.solve(self.m, self.w.T @ self.x.T).T
+        self.covariance = noise**2 * torch.linalg.inv(self.m)
+
+    def log_joint(self, x: Tensor, z: Tensor) -> Tensor:
+        likely = distributions.Normal(z @ self.w.T, self.noise).log_prob(x).sum(-1)
+        return likely + distributions.Normal(0.0, 1.0).log_prob(z).sum(-1)
+
+    @property
+    def log_evidence(self) -> Tensor:
+        d = len(self.w)
+        whole = self.w @ self.w.T + self.noise**2 * torch.eye(d, dtype=torch.float64)
+        normal = distributions.MultivariateNormal(torch.zeros(d, dtype=torch.float64), whole)
+        found: Tensor = normal.log_prob(self.x)
+        return found
+
+    def elbo(self, x: Tensor, q: distributions.MultivariateNormal) -> Tensor:
+        """E_q log p(x, z) + entropy, in closed form."""
+        mean, covariance = q.mean, q.covariance_matrix
+        square = (x - mean @ self.w.T).square().sum(-1) + _trace(self.w @ covariance @ self.w.T)
+        d = len(self.w)
+        likely = -0.5 * square / self.noise**2 - d * math.log(self.noise) - d / 2 * math.log(2 * math.pi)
+        prior = -0.5 * (mean.square().sum(-1) + _trace(covariance)) - self.k / 2 * math.log(2 * math.pi)
+        found: Tensor = likely + prior + q.entropy()
+        return found
+
+
+@pytest.mark.catalogue("S3-151")
+def test_the_posterior_of_a_linear_model_is_that_of_bayes() -> None:
+    model = LinearGaussian(k=1)
+    z = torch.linspace(-8, 8, 4001, dtype=torch.float64).unsqueeze(1)
+    for x, mean in zip(model.x, model.mean, strict=True):
+        weight = model.log_joint(x, z).softmax(0)
+        found = (weight @ z).item()
+        spread = (weight @ (z - found).square()).item()
+        assert abs(found - mean.item()) < 1e-6 and abs(spread - model.covariance.item()) < 1e-6
+
+
+@pytest.mark.catalogue("S3-152")
+def test_the_bound_is_tight_at_the_posterior_alone() -> None:
+    model = LinearGaussian()
+    exact = distributions.MultivariateNormal(model.mean, model.covariance)
+    assert torch.allclose(model.elbo(model.x, exact), model.log_evidence, atol=1e-9)
+    for _ in range(200):
+        root = torch.randn(2, 2, dtype=torch.float64)
+        other = distributions.MultivariateNormal(
+            torch.randn(2, dtype=torch.float64), root @ root.T + 0.01 * torch.eye(2, dtype=torch.float64)
+        )
+        bound = model.elbo(model.x[0], other)
+        gap = model.log_evidence[0] - bound
+        here = distributions.MultivariateNormal(model.mean[0], model.covariance)
+        assert gap >= 0 and torch.allclose(gap, distributions.kl_divergence(other, here), rtol=1e-6)
+
+
+@pytest.mark.catalogue("S3-156")
+def test_the_divergence_from_the_prior_in_closed_form() -> None:
+    mean, deviation = torch.tensor([0.5, -1.0]), torch.tensor([0.8, 1.5])
+    found = gaussian_kl(mean, 2 * deviation.log())
+    normal = distributions.Normal
+    assert torch.allclose(found, distributions.kl_divergence(normal(mean, deviation), normal(0.0, 1.0)))
+    assert abs(float(found.sum()) - 0.887678) < 1e-6
+    assert gaussian_kl(torch.zeros(3), torch.zeros(3)).eq(0).all() and (found > 0).all()
+
+
+@pytest.mark.catalogue("S3-157")
+def test_gradients_go_through_a_draw() -> None:
+    mean = torch.full((400_000,), 0.7, requires_grad=True)
+    log_variance = torch.full((400_000,), 2 * math.log(1.3), requires_grad=True)
+    z = reparametrize(mean, log_variance)
+    z.square().sum().backward()  # type: ignore[no-untyped-call]
+    assert mean.grad is not None and log_variance.grad is not None
+    assert abs(float(mean.grad.mean()) - 1.4) < 0.014
+    assert (
+        abs(float(log_variance.grad.mean()) / (1.3 / 2) - 2.6) < 0.026
+    )  # d sigma = sigma / 2 d log variance
+    assert abs(float(z.mean()) - 0.7) < 0.01 and abs(float(z.std()) - 1.3) < 0.01
+    assert not distributions.Normal(mean, 1.3).sample().requires_grad
+
+
+@pytest.mark.catalogue("S3-153")
+def test_the_loss_is_the_negated_bound_in_both_forms() -> None:
+    torch.manual_seed(1)
+    model = Vae((4,), 2, hidden=(8,), deviation=0.5).double()
+    x = torch.randn(6, 4, dtype=torch.float64)
+    mean, log_variance = (t.double() for t in model.posterior(x))
+    q = distributions.Normal(mean, (0.5 * log_variance).exp())
+    z = q.rsample((20_000,))
+    joint = distributions.Normal(model.decoder(z.flatten(0, 1)).view(20_000, 6, 4), 0.5).log_prob(x).sum(-1)
+    joint = joint + distributions.Normal(0.0, 1.0).log_prob(z).sum(-1)
+    first = (joint - q.log_prob(z).sum(-1)).mean(0)
+    draws = [elbo_of(model(x)).double() for _ in range(20)]
+    assert abs(float(first.mean() - torch.stack(draws).mean())) < 3
+    one = model(x)
+    both = elbo(4).loss(one, None)
+    assert torch.allclose(both, -elbo_of(one).mean())
+    assert torch.allclose(elbo(4, beta=0.0).loss(one, None), -one.log_likelihood.mean())
+    code = torch.randn(6, 2, dtype=torch.float64)
+    square = (x - model.decode(code)).square().sum(1) / (2 * 0.5**2)
+    constant = 4 * (math.log(0.5) + 0.5 * math.log(2 * math.pi))
+    assert torch.allclose(-model.log_likelihood(x, code).double(), square + constant, atol=1e-5)
+    assert torch.allclose(bits_per_dimension(torch.tensor(math.log(2) * 4), 4), torch.tensor(1.0))
+
+
+def test_free_bits_leave_small_divergences_alone() -> None:
+    mean = torch.tensor([[0.1, 2.0]], requires_grad=True)
+    output = Bounded(torch.zeros(1), mean, torch.zeros(1, 2))
+    (slope,) = torch.autograd.grad(elbo(2, free_bits=0.5).loss(output, None), mean)
+    assert slope.tolist() == [[0.0, 2.0]]
+    weighed = elbo(2, free_bits=0.5).loss(output, None, torch.tensor([2.0]))
+    assert torch.allclose(weighed, elbo(2, free_bits=0.5).loss(output, None))
+
+
+@pytest.mark.catalogue("S3-159")
+@pytest.mark.parametrize("noise", [4.0, 0.1])
+def test_a_linear_vae_is_probabilistic_pca(fit: Fit, noise: float) -> None:
+    torch.manual_seed(0)
+    axes = torch.linalg.qr(torch.randn(3, 3))[0]
+    x = torch.randn(4000, 3) * torch.tensor([2.20, 1.03, 0.09]).sqrt() @ axes.T
+    x = x - x.mean(0)
+    values, vectors = torch.linalg.eigh(torch.cov(x.T, correction=0))
+    model = Vae((3,), 2, hidden=(), deviation=noise**0.5)
+    loss = elbo(3)
+    for rate, steps in ((0.05, 250), (0.005, 250)):
+        fit(model, loss, x, steps, rate)
+    with torch.no_grad():
+        mean, log_variance = model.posterior(x)
+        # A rotation of codes costs nothing but their independence, so compare in the model's own axes.
+        each = gaussian_kl(mean, log_variance).mean(0).sort(descending=True).values
+        weight = model.decoder.head.weight
+    wanted = [0.5 * math.log(max(float(v) / noise, 1)) for v in values.flip(0)[:2]]
+    assert torch.allclose(each, torch.tensor(wanted), atol=0.03)
+    if noise < 1:
+        cosines = torch.linalg.svdvals(torch.linalg.qr(weight)[0].T @ vectors[:, 1:])
+        assert cosines.min() > 0.999
+        lengths = torch.linalg.svdvals(weight).square()
+        assert torch.allclose(lengths, values.flip(0)[:2] - noise, rtol=0.1)
+    else:
+        assert (each < 0.01).all()  # collapsed
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[Autoencoder, Vae]:
+    """An autoencoder and a vae of the same curve."""
+    torch.set_num_threads(1)
+    t = torch.rand(500, generator=torch.Generator().manual_seed(0)) * 2 * torch.pi
+    waves = torch.stack([f(k * t) for k in (1, 2, 3) for f in (torch.sin, torch.cos)], 1)
+    axes = torch.linalg.qr(torch.randn(20, 6, generator=torch.Generator().manual_seed(7)))[0]
+    x = (waves * torch.tensor([3.0, 3.0, 2.0, 2.0, 1.0, 1.0])) @ axes.T
+    torch.manual_seed(0)
+    plain = Autoencoder((20,), 2, hidden=(64, 64), activation="tanh")
+    vae = Vae((20,), 2, hidden=(64, 64), activation="tanh", deviation=0.4)
+    for model, loss in ((plain, ReconstructionLoss(configs.Reconstruction())), (vae, elbo())):
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
+        for step in range(800):
+            if step == 500:
+                optimizer.param_groups[0]["lr"] = 0.003
+            optimizer.zero_grad()
+            loss.evaluate(model, Batch((x,)))[0].backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        model.eval()
+    return plain, vae
+
+
+@pytest.mark.catalogue("S3-154")
+def test_all_codes_together_are_near_the_prior(pair: tuple[Autoencoder, Vae], curve: Curve) -> None:
+    x = curve(500)
+    with torch.no_grad():
+        mean, log_variance = pair[1].posterior(x)
+        z = reparametrize(mean, log_variance)
+    assert pair[1].encoder.head.out_features == 2 * 2
+    assert z.mean(0).abs().max() < 0.15 and (z.std(0) - 1).abs().max() < 0.2
+    assert mean.std(0).min() > 0.3  # different samples, different codes
+
+
+@pytest.mark.catalogue("S3-147", "S3-158", "S3-160")
+def test_codes_of_a_vae_can_be_drawn_and_walked_between(
+    pair: tuple[Autoencoder, Vae], curve: Curve, away: Curve
+) -> None:
+    plain, vae = pair
+    x = curve(500)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        drawn = torch.randn(2000, 2, generator=generator)
+        assert away(plain.decode(drawn)).mean() > 1.5 * away(vae.decode(drawn)).mean()
+        ring = drawn / drawn.norm(dim=1, keepdim=True)
+        far = [float(away(vae.decode(radius * ring)).mean()) for radius in (1.0, 4.0)]
+        assert far[1] > far[0]  # beyond the prior nothing was learned
+        codes = vae.encode(x)
+        share = torch.linspace(0, 1, 9).view(-1, 1, 1)
+        path = vae.decode((codes[:100] * (1 - share) + codes[100:200] * share).flatten(0, 1)).view(9, 100, 20)
+        back = vae.decode(codes)
+        assert torch.allclose(path[0], back[:100], atol=1e-5)
+        assert torch.allclose(path[-1], back[100:200], atol=1e-5)
+        pixels = x[:100] * (1 - share) + x[100:200] * share
+        middle = slice(2, 7)
+        assert away(path[middle].flatten(0, 1)).mean() < away(pixels[middle].flatten(0, 1)).mean()
+        steps = (path[1:] - path[:-1]).norm(dim=-1)
+        assert float((steps.amax(0) / steps.mean(0)).median()) < 3
+
+
+@pytest.mark.catalogue("S3-161")
+def test_factors_of_different_strength_get_a_number_each(fit: Fit) -> None:
+    torch.manual_seed(0)
+    factors = torch.rand(2000, 2) * 2 - 1
+    x = torch.cat([3 * factors[:, :1] @ torch.ones(1, 4), 1.2 * factors[:, 1:] @ torch.ones(1, 4)], 1)
+    model = Vae((8,), 2, hidden=(32,), activation="tanh", deviation=0.3)
+    fit(model, elbo(8, beta=2.0), x, 400, 0.01)
+    with torch.no_grad():
+        code = model.encode(x)
+    both = torch.corrcoef(torch.cat([factors, code], 1).T)[:2, 2:].abs()
+    best = both.argmax(1)
+    assert set(best.tolist()) == {0, 1}
+    for factor in range(2):
+        assert both[factor, best[factor]] > 0.8 and both[factor, 1 - best[factor]] < 0.3
+
+
+def test_more_draws_bound_the_likelihood_more_closely() -> None:
+    torch.manual_seed(0)
+    model = Vae((4,), 2, hidden=(8,))
+    x = torch.randn(50, 4)
+    with torch.no_grad():
+        one, many = (
+            torch.stack([model.importance_weighted(x, n).mean() for _ in range(20)]).mean() for n in (1, 50)
+        )
+        elbos = torch.stack([elbo_of(model(x)).mean() for _ in range(200)]).mean()
+    assert abs(float(one - elbos)) < 0.1 and many > one

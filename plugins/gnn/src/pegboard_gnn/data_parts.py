@@ -1,0 +1,171 @@
+"""Records of the data sets. No torch at import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pegboard import (
+    Asked,
+    Bounds,
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    EdgeFeatures,
+    Edges,
+    Facts,
+    Nodes,
+    Points,
+    Problem,
+    Spec,
+    Splits,
+    Tokens,
+    Values,
+)
+
+from . import data_configs as configs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _made_by(module: str, function: str) -> Callable[[Any, Context], Splits]:
+    """Splits that a function of a module makes, which is imported when it is needed."""
+
+    def build(config: Any, context: Context) -> Splits:
+        import importlib
+
+        splits: Splits = getattr(importlib.import_module(f".{module}", __package__), function)(
+            config, context
+        )
+        return splits
+
+    return build
+
+
+def _karate(config: configs.Karate) -> DataSpec:
+    return DataSpec((Nodes(34, 34), Edges(True), Asked()), Classes(4))
+
+
+def _blocks(config: configs.Blocks) -> DataSpec:
+    whole = config.fanouts is None
+    nodes = Nodes(config.features, config.nodes if whole else 0)
+    return DataSpec((nodes, Edges(whole), Asked()), Classes(config.blocks))
+
+
+def _cycles(config: configs.Cycles) -> DataSpec:
+    known = {"constant": 1, "triangles": 2, "random": 9}[config.features]
+    classes = 2 if config.family == "cycles" else len(config.skips)
+    return DataSpec((Nodes(known), Edges(), Bounds()), Classes(classes))
+
+
+def _grids(config: configs.Grids) -> DataSpec:
+    return DataSpec((Nodes(1), Edges(), EdgeFeatures(2), Bounds()), Classes(4))
+
+
+def _meshes(config: configs.Meshes) -> DataSpec:
+    return DataSpec((Nodes(3), Edges(), EdgeFeatures(3), Bounds()), Classes(len(config.bodies)))
+
+
+def _sets(config: configs.Sets) -> DataSpec:
+    most = max(config.count, config.test_count)
+    return DataSpec((Points(most, 10 if config.one_hot else 1, True),), Values(1))
+
+
+PARTS = {"sphere": 2, "cube": 6, "torus": 2, "cylinder": 3, "cone": 2}  # of each body
+
+
+def _clouds(config: configs.Clouds) -> DataSpec:
+    target: Spec = Classes(len(config.bodies), config.bodies)
+    if config.task == "part":
+        target = Tokens(sum(PARTS[body] for body in config.bodies), config.points)
+    return DataSpec((Points(config.points, 6 if config.normals else 3),), target)
+
+
+def check_blocks(config: configs.Blocks, facts: Facts) -> list[Problem]:
+    if config.labelled + 2 > config.nodes:
+        return [Problem(f"{config.labelled} of {config.nodes} nodes", "labelled", "two nodes less at least")]
+    return []
+
+
+def check_cycles(config: configs.Cycles, facts: Facts) -> list[Problem]:
+    if config.family == "cycles" and config.nodes % 2:
+        return [Problem(f"{config.nodes} nodes cannot be two equal cycles", "nodes", "an even number")]
+    wrong = [s for s in config.skips if not 2 <= s <= config.nodes - 2]
+    if config.family == "skip_links" and wrong:
+        return [Problem(f"a skip of {wrong[0]} in {config.nodes} nodes", "skips", f"2 to {config.nodes - 2}")]
+    return []
+
+
+def _small_citations(folder: Path) -> dict[str, Any]:
+    from .trials import write_citations
+
+    write_citations(folder / "Cora" / "raw")
+    return {"root": str(folder)}
+
+
+def _small_molecules(folder: Path) -> dict[str, Any]:
+    from .trials import write_molecules
+
+    write_molecules(folder / "MUTAG" / "raw")
+    return {"root": str(folder)}
+
+
+def _small_pictures(folder: Path) -> dict[str, Any]:
+    from .trials import write_pictures
+
+    write_pictures(folder / "pictures")
+    return {"path": str(folder / "pictures"), "points": 12}
+
+
+def _plot(splits: Splits, figure: Figure) -> None:
+    from .plots import plot
+
+    plot(splits, figure)
+
+
+def datasets() -> list[Dataset[Any]]:
+    """All of them."""
+    return [replace(part, plot=_plot) for part in _unplotted()]
+
+
+def _unplotted() -> list[Dataset[Any]]:
+    return [
+        Dataset(
+            "planetoid", configs.Planetoid, _made_by("citations", "planetoid"), trial=_small_citations
+        ),
+        Dataset(
+            "tudataset", configs.TuDataset, _made_by("molecules", "tudataset"), folds=True,
+            trial=_small_molecules,
+        ),
+        Dataset("karate", configs.Karate, _made_by("citations", "karate"), spec=_karate),
+        Dataset(
+            "block_model", configs.Blocks, _made_by("made_graphs", "blocks"), check=check_blocks, spec=_blocks
+        ),
+        Dataset(
+            "cycles", configs.Cycles, _made_by("made_graphs", "cycles"), check=check_cycles, spec=_cycles,
+            folds=True, trial=lambda folder: {"nodes": 11, "skips": [2, 3], "copies": 10},
+        ),
+        Dataset(
+            "grids", configs.Grids, _made_by("made_graphs", "grids"), spec=_grids, folds=True,
+            trial=lambda folder: {"size": 4, "graphs": 40},
+        ),
+        Dataset(
+            "meshes", configs.Meshes, _made_by("mesh", "meshes"), spec=_meshes, folds=True,
+            trial=lambda folder: {"graphs": 30, "resolution": 3},
+        ),
+        Dataset(
+            "sets", configs.Sets, _made_by("clouds", "sets"), spec=_sets,
+            trial=lambda folder: {"sets": 40},
+        ),
+        Dataset(
+            "clouds", configs.Clouds, _made_by("clouds", "clouds"), spec=_clouds,
+            trial=lambda folder: {"clouds": 40, "points": 8},
+        ),
+        Dataset(
+            "pixel_clouds", configs.PixelClouds, _made_by("clouds", "pixel_clouds"), trial=_small_pictures
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,218 @@
+"""The coupling of graph convolution, its norm and horizon, attention, and what depth does to nodes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from graphs_at_hand import cycle, model, path, random_graph, undirected
+from pegboard import Context, WholeGraph
+from pegboard_gnn.data_configs import Blocks
+from pegboard_gnn.layers import Gat, Gcn
+from pegboard_gnn.made_graphs import blocks
+from pegboard_gnn.smoothing import coupling, likeness, limit
+from pegboard_gnn.sparse import Csr
+from pegboard_gnn.structure import coupled, dense, looped
+from pegboard_gnn.symmetry import colours, refinement_differs
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+
+def adjacency(edges: Tensor, nodes: int) -> Tensor:
+    found = torch.zeros(nodes, nodes, dtype=torch.float64)
+    found[edges[1], edges[0]] = 1
+    return found
+
+
+@pytest.mark.catalogue("S4-122")
+def test_an_undirected_graph_has_a_symmetric_matrix_of_zeros_and_ones() -> None:
+    edges = random_graph(12)
+    matrix = adjacency(edges, 12)
+    assert torch.equal(matrix, matrix.T) and set(matrix.unique().tolist()) <= {0.0, 1.0}
+    assert matrix.sum() == edges.shape[1] == 2 * len({tuple(sorted(e)) for e in edges.T.tolist()})
+    assert not matrix.diagonal().any()
+    assert torch.equal(matrix.T.nonzero().T, edges)  # back to the same list
+
+
+@pytest.mark.catalogue("S4-125")
+def test_the_coupling_of_a_path_of_three() -> None:
+    found = coupling(path(3), 3)
+    expected = torch.tensor([[0.5, 0.408248, 0], [0.408248, 0.333333, 0.408248], [0, 0.408248, 0.5]])
+    assert (found - expected).abs().max() < 1e-6
+    assert (torch.linalg.eigvalsh(found) - torch.tensor([-1 / 6, 0.5, 1])).abs().max() < 1e-6
+
+
+@pytest.mark.catalogue("S4-125")
+def test_the_coupling_is_symmetric_keeps_root_degrees_and_is_that_of_torch_geometric() -> None:
+    edges = torch.cat((random_graph(9), torch.zeros(2, 0, dtype=torch.int64)), 1)
+    nodes = 10  # the last has no neighbour
+    found = coupling(edges, nodes)
+    root = (torch.bincount(edges[1], minlength=nodes) + 1).double().sqrt()
+    assert (found - found.T).abs().max() < 1e-12 and (found @ root - root).abs().max() < 1e-6
+    assert found[9, 9] == 1 and found[9].sum() == 1
+    theirs, weight = gcn_norm(edges, None, nodes)
+    full = torch.zeros(nodes, nodes)
+    full[theirs[1], theirs[0]] = weight
+    assert (full - found).abs().max() < 1e-6
+    structure = coupled(edges, None, nodes)
+    assert structure.weight is not None
+    sparse = Csr.of(structure.edges[1], structure.edges[0], structure.weight, (nodes, nodes))
+    x = torch.randn(nodes, 4)
+    assert (sparse.matmul(x) - dense(structure) @ x).abs().max() < 1e-6
+
+
+@pytest.mark.catalogue("S4-126")
+def test_a_layer_is_that_of_torch_geometric_weights_and_all() -> None:
+    ours, theirs = Gcn(5, 3), GCNConv(5, 3)
+    ours.load_state_dict(theirs.state_dict())
+    x, edges = torch.randn(9, 5), random_graph(9)
+    assert (ours(x, coupled(edges, None, 9)) - theirs(x, edges)).abs().max() < 1e-6
+
+
+@pytest.mark.catalogue("S4-126")
+def test_without_edges_it_is_a_network_on_every_node() -> None:
+    net: Any = model("gcn", bias=False)
+    x, none = torch.randn(6, 5), torch.zeros(2, 0, dtype=torch.int64)
+    by_hand = torch.relu(x @ net.blocks[0].conv.lin.weight.T) @ net.last.lin.weight.T
+    found = net(x, none, torch.arange(6))
+    assert (found - by_hand).abs().max() < 1e-6
+    assert (found.softmax(1).sum(1) - 1).abs().max() < 1e-6
+
+
+def trained(
+    net: nn.Module, train: WholeGraph, test: WholeGraph, graph: bool = True, steps: int = 150
+) -> float:
+    """Accuracy after so many steps of Adam."""
+    optimizer = torch.optim.Adam(net.parameters(), 0.01, weight_decay=5e-4)
+    one, two = train.gather(torch.arange(len(train))), test.gather(torch.arange(len(test)))
+
+    def answer(inputs: tuple[Tensor, ...]) -> Tensor:
+        out: Tensor = net(*inputs) if graph else net(inputs[0][inputs[2]])
+        return out
+
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(answer(one.inputs), one.target).backward()  # type: ignore[arg-type]
+        optimizer.step()
+    with torch.no_grad():
+        return float((answer(two.inputs).argmax(1) == two.target).float().mean())
+
+
+@pytest.mark.catalogue("S4-126", "S4-129")
+def test_communities_are_found_with_the_graph_not_without_it_and_not_by_sixteen_layers() -> None:
+    shallow, alone, deep = [], [], []
+    for seed in range(3):
+        splits = blocks(Blocks(seed=seed), Context())
+        assert isinstance(splits.train, WholeGraph) and isinstance(splits.test, WholeGraph)
+        sizes: dict[str, Any] = {"features": 8, "outputs": 2, "fixed": True, "nodes": 200, "seed": seed}
+        shallow.append(trained(model("gcn", **sizes), splits.train, splits.test))
+        if seed == 0:
+            net = model("gcn", hidden=(16,) * 15, **sizes)
+            deep.append(trained(net, splits.train, splits.test, steps=60))
+        torch.manual_seed(seed)
+        mlp = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
+        alone.append(trained(mlp, splits.train, splits.test, graph=False))
+    assert min(shallow) >= 0.93 and sum(shallow) / 3 >= sum(alone) / 3 + 0.15
+    assert max(deep) < 0.7
+
+
+@pytest.mark.catalogue("S4-129")
+@pytest.mark.parametrize("fields", [{"residual": True}, {"jump": "cat"}, {"norm": "pair"}])
+def test_sixteen_layers_find_communities_with_what_is_against_smoothing(fields: dict[str, Any]) -> None:
+    splits: Any = blocks(Blocks(), Context())
+    net = model("gcn", hidden=(16,) * 15, features=8, outputs=2, fixed=True, nodes=200, **fields)
+    assert trained(net, splits.train, splits.test, steps=60) >= 0.93
+
+
+@pytest.mark.catalogue("S4-127")
+def test_the_coupling_never_lengthens_signals() -> None:
+    for seed in range(20):
+        values = torch.linalg.eigvalsh(coupling(random_graph(12, seed), 12))
+        assert abs(float(values.abs().max()) - 1) < 1e-6 and values.min() > -1
+        x = torch.randn(12, 3, dtype=torch.float64)
+        assert (coupling(random_graph(12, seed), 12) @ x).norm() <= x.norm() + 1e-9
+
+
+@pytest.mark.catalogue("S4-128")
+def test_what_is_nine_hops_away_needs_nine_couplings() -> None:
+    matrix = coupling(path(10), 10)
+    assert matrix.matrix_power(8)[0, 9] == 0
+    assert abs(float(matrix.matrix_power(9)[0, 9]) - 7.6e-5) < 1e-6
+    for layers, seen in ((8, False), (9, True)):
+        net = model("gcn", hidden=(4,) * (layers - 1), activation="identity")
+        x = torch.randn(10, 5, requires_grad=True)
+        (grad,) = torch.autograd.grad(net(x, path(10), torch.tensor([0])).sum(), x)
+        assert bool((grad[9] != 0).any()) == seen
+
+
+@pytest.mark.catalogue("S4-129")
+def test_nodes_become_alike_at_the_rate_of_the_second_eigenvalue() -> None:
+    edges = random_graph(12, 3)
+    assert len(set(colours(edges, 12))) > 1
+    matrix = coupling(edges, 12)
+    second = float(torch.linalg.eigvalsh(matrix).abs().sort().values[-2])
+    assert second < 1  # it hangs together
+    x = torch.randn(12, 4, dtype=torch.float64)
+    across = (x - limit(edges, 12, x)).norm()
+    for power in (1, 8, 32, 64):
+        apart = (matrix.matrix_power(power) @ x - limit(edges, 12, x)).norm()
+        assert apart <= second**power * across + 1e-9
+    smooth = nn.functional.normalize(matrix.matrix_power(32) @ x)
+    assert (smooth @ smooth.T).min() > 0.999
+    assert likeness(smooth) > 0.999 > likeness(x)
+
+
+@pytest.mark.catalogue("S4-130")
+def test_a_leaf_of_a_tree_has_a_quarter_of_the_influence_at_every_level() -> None:
+    def influence(depth: int) -> float:
+        nodes = 2 ** (depth + 1) - 1
+        edges = undirected(*(((i - 1) // 2, i) for i in range(1, nodes)))
+        return float(coupling(edges, nodes).matrix_power(depth)[0, nodes - 1])
+
+    for depth, expected in ((2, 0.102), (4, 0.00638), (6, 3.99e-4)):
+        assert influence(depth) == pytest.approx(expected, rel=5e-3)
+    slope = (math.log(influence(6)) - math.log(influence(2))) / 4
+    assert slope == pytest.approx(-math.log(4), rel=0.05)
+
+
+@pytest.mark.catalogue("S4-131")
+def test_attention_is_of_neighbours_alone_and_sums_to_one() -> None:
+    layer = Gat(5, 4, 2, True, 0.2, None)
+    x, structure = torch.randn(9, 5), looped(random_graph(9), None, 9)
+    alpha = layer.attend(layer.lin(x).view(-1, 2, 4), structure)
+    full = torch.zeros(9, 9, 2)
+    full[structure.edges[1], structure.edges[0]] = alpha
+    assert (full.sum(1) - 1).abs().max() < 1e-6
+    joined = adjacency(structure.edges, 9) > 0
+    assert not full[~joined].any()
+    layer(x, structure).square().sum().backward()
+    for p in (layer.att_src, layer.att_dst, layer.lin.weight):
+        assert p.grad is not None and p.grad.abs().max() > 0
+
+
+@pytest.mark.catalogue("S4-131")
+def test_attention_that_sees_nothing_is_the_mean_of_the_neighbours() -> None:
+    layer = Gat(5, 4, 2, True, 0.2, None)
+    nn.init.zeros_(layer.att_src), nn.init.zeros_(layer.att_dst)
+    x, structure = torch.randn(9, 5), looped(random_graph(9), None, 9)
+    matrix = adjacency(structure.edges, 9).float()
+    mean = (matrix / matrix.sum(1, keepdim=True)) @ layer.lin(x)
+    assert (layer(x, structure) - mean - layer.bias).abs().max() < 1e-6
+
+
+@pytest.mark.catalogue("S4-132", "S33")
+def test_refinement_tells_a_path_from_a_cycle_but_not_cycles_from_each_other() -> None:
+    triangles = torch.cat((cycle(3), cycle(3, 3)), 1)
+    assert not refinement_differs(cycle(6), triangles, 6)
+    assert refinement_differs(cycle(6), path(6), 6)
+    net = model("gcn", graphs=True, features=2)
+    ones, bounds = torch.ones(6, 1), torch.tensor([0, 6])
+    from pegboard_gnn.made_graphs import triangles as count
+
+    known = [torch.cat((ones, count(edges, 6).unsqueeze(1)), 1) for edges in (cycle(6), triangles)]
+    assert known[0][:, 1].sum() == 0 and known[1][:, 1].sum() == 6  # three corners of each of two
+    one, two = (net(x, edges, bounds) for x, edges in zip(known, (cycle(6), triangles), strict=True))
+    assert (one - two).abs().max() > 1e-3
