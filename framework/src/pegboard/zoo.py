@@ -195,11 +195,17 @@ def table(found: Sequence[Recipe]) -> str:
         beside = result.get("reference", {}).get(figure)
         reference = f"{beside['value']:.4g}: {beside['source']}" if beside else ""
         lines.append(
-            f"| {recipe.name} | {figure} | {measured['mean']:.4f} ± {measured['std']:.4f} "
+            f"| {recipe.name} | {figure} | {shown(measured)} "
             f"| {len(result['seeds'])} | {reference} | {_gap(result)} | {result['parameters']:,} "
             f"| {result['seconds']:.1f} |"
         )
     return "\n".join(lines)
+
+
+def shown(measured: Mapping[str, Any]) -> str:
+    """The mean of a figure over the seeds and their deviation, which one seed has not."""
+    deviation = f" ± {measured['std']:.4f}" if len(measured["values"]) > 1 else ""
+    return f"{measured['mean']:.4f}{deviation}"
 
 
 def _gap(result: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ def _count(text: str) -> int:
 
 
 def _row(recipe: object) -> list[object]:
-    from ..zoo import Recipe, headline
+    from ..zoo import Recipe, headline, shown
 
     assert isinstance(recipe, Recipe)
     if not recipe.result.get("figures"):
@@ -88,7 +88,7 @@ def _row(recipe: object) -> list[object]:
     return [
         recipe.name,
         figure,
-        f"{found['mean']:.4f} ± {found['std']:.4f}",
+        shown(found),
         len(recipe.result["seeds"]),
         recipe.dist,
     ]
