@@ -4,9 +4,10 @@
 
 Each row is a config that needs no download. Its module is built once and copied: one copy is trained by
 Pegboard's loop, the other by hand, with the same tensors in memory, batch size and fused Adam: a gather, the
-module, cross entropy, `backward` and `step`. Turns are interleaved and of about `--seconds` each. What is
-shown is how many times as fast Pegboard's step is, the median over the turns with its quartiles: by the
-clock, and by the time that the processor computed, which other work on the machine changes less.
+module, cross entropy, `backward` and `step`. Both have the heap that a run keeps. Turns are interleaved and
+of about `--seconds` each. What is shown is how many times as fast Pegboard's step is, the median over the
+turns with its quartiles: by the clock, and by the time that the processor computed, which other work on the
+machine changes less.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import steps
 import torch
+from pegboard.engine.heap import kept_heap
 from report import put
 from torch import Tensor, nn
 from torch.nn import functional
@@ -183,7 +185,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, kept_heap("cpu"):
         known = configs(Path(folder))
         if unknown := set(args.models) - set(known):
             parser.error(f"no row {', '.join(sorted(unknown))}; there are {', '.join(known)}")

@@ -5,11 +5,11 @@
 
 The network of the plugin `rnn` on the numbers of `adding`, with each of its cells in turn; the rest is the
 same for all. Every cell stands in two loops: Pegboard's, and the best written by hand around the same module
-(resident tensors, one gather a batch, fused Adam). One thread, and turns are interleaved. A time is the
-median over turns of what the process computed, a step: with one thread and nothing to wait for that is what a
-clock shows on a quiet machine, and it does not grow when others use it. A ratio is the median over rounds of
-one turn over the other of the same round. Writes benchmarks/results/recurrence.json; `--docs` puts the table
-between the markers in docs/performance.md.
+(resident tensors, one gather a batch, fused Adam); both in one process, with the heap that a run keeps. One
+thread, and turns are interleaved. A time is the median over turns of what the process computed, a step: with
+one thread and nothing to wait for that is what a clock shows on a quiet machine, and it does not grow when
+others use it. A ratio is the median over rounds of one turn over the other of the same round. Writes
+benchmarks/results/recurrence.json; `--docs` puts the table between the markers in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import torch
 from machine import machine
 from pegboard import Batch, Resident
 from pegboard.config.check import check
+from pegboard.engine.heap import kept_heap
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning import assemble, make_plan
@@ -162,9 +163,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     size = Size(args.width, args.batch, args.layers)
-    lengths = {
-        str(length): measure(replace(size, length=length), args.repeats) for length in sorted(args.lengths)
-    }
+    with kept_heap("cpu"):
+        lengths = {str(n): measure(replace(size, length=n), args.repeats) for n in sorted(args.lengths)}
     found = {"machine": machine(), "size": asdict(size), "repeats": args.repeats, "lengths": lengths}
     print(table(found))
     args.json.parent.mkdir(parents=True, exist_ok=True)

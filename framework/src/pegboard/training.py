@@ -25,6 +25,7 @@ from .engine.compiler_absent import compiler_absent
 from .engine.evaluate import Halted
 from .engine.graph import tracing
 from .engine.guard import NotFinite
+from .engine.heap import kept_heap
 from .engine.loop import Interrupted, Loop
 from .engine.monitor import choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
@@ -219,7 +220,8 @@ def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
     precision = choose_precision(settings.trainer.precision, device)
     devices = [device] if device.startswith("cuda") else []
     compiling = compiler_absent() if settings.trainer.compile == "off" else tracing()
-    with torch.random.fork_rng(devices=devices), numeric_settings(settings.trainer, precision), compiling:
+    switches = numeric_settings(settings.trainer, precision)
+    with torch.random.fork_rng(devices=devices), switches, kept_heap(device), compiling:
         try:
             yield precision
         except Exception as error:  # what happens in the loop was told already, with how to go on
