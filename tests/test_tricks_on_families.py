@@ -6,6 +6,7 @@ acts on this model, in the places that the literature gives it, and nowhere else
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,14 +46,14 @@ class Case(NamedTuple):
     spec: DataSpec
 
 
-def cases() -> dict[str, Case]:
+def cases(room: Path) -> dict[str, Case]:
     """Every model beside the first data that it reads of each kind of input and target; padded data first."""
     registry, found = Registry.discover(), {}
     for entry in registry.entries("model"):
         if entry.plugin.dist not in FAMILIES:
             continue
-        subject = Subject(entry.plugin, entry, registry, Path())
-        fields = dict(entry.part.trial(Path())) if entry.part.trial else {}
+        subject = Subject(entry.plugin, entry, registry, room)
+        fields = subject.fields
         for data in sorted(partner_data(), key=lambda node: "form" not in node):
             spec = data_spec(
                 PartnerData(**{k: v for k, v in data.items() if k not in ("name", "batch_size")})
@@ -91,8 +92,8 @@ def refused(case: Case, **tricks: Any) -> str:
     return ""
 
 
-with plugins_once():
-    CASES = cases()
+with plugins_once(), tempfile.TemporaryDirectory() as folder:
+    CASES = cases(Path(folder))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -146,6 +146,8 @@ def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
     assert isinstance(target, Tokens) and target.vocab is not None
     if len(read) == 2:  # what is read second, a step further
         return read, torch.cat((read[1][:, 1:], torch.full((48, 1), target.padding)), 1)
+    if first.is_floating_point():  # a label for every point
+        return read, (first[..., 0] > 0).long()
     if target.vocab < 7:  # a label for every step
         return read, (first % target.vocab).masked_fill(~lasts, -100)
     return read, first.roll(-1, 1)
