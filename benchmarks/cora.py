@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 UPDATES = 44  # an epoch, as of the other workloads; one full batch each
+HIDDEN, CLASSES = 16, 7
 
 
 class Graph(NamedTuple):
@@ -38,7 +39,7 @@ def graph() -> Graph:
 
 
 def papers() -> tuple[Tensor, Tensor]:
-    """Every row is the whole training set, so that a batch of one row is the full batch: twice (rows, 140)."""
+    """Every row is the whole training set, so that a batch of one row is the full one: (rows, 140) twice."""
     _, _, y, asked = graph()
     return asked.repeat(UPDATES, 1), y[asked].repeat(UPDATES, 1)
 
@@ -54,7 +55,7 @@ Rows = tuple[Tensor, Tensor, Tensor]  # where each row starts, and the column an
 
 
 def by_rows(matrix: Tensor) -> Rows:
-    """Numbers of 32 bits, as the kernel reads them; copies, for torch's compiler takes no views of a matrix."""
+    """Numbers of 32 bits, as the kernel reads them; no views of a matrix, which torch's compiler refuses."""
     rows = matrix.coalesce().to_sparse_csr()
     return rows.crow_indices().int(), rows.col_indices().int(), rows.values().clone()
 
@@ -71,7 +72,9 @@ def matrices() -> tuple[tuple[Rows, Rows], ...]:
 # The product with a sparse matrix as an operation of its own: what torch calls in an eager step, and what its
 # compiler, which has no sparse matrices, can leave as it is in a graph.
 LIBRARY = torch.library.Library("bench", "DEF")
-LIBRARY.define("sparse_product(Tensor starts, Tensor columns, Tensor values, int width, Tensor dense) -> Tensor")
+LIBRARY.define(
+    "sparse_product(Tensor starts, Tensor columns, Tensor values, int width, Tensor dense) -> Tensor"
+)
 
 
 def _product(starts: Tensor, columns: Tensor, values: Tensor, width: int, dense: Tensor) -> Tensor:
@@ -145,5 +148,5 @@ class Gcn(nn.Module):
 
 
 def gcn() -> Network:
-    x, _, y, _ = graph()
-    return Network(Gcn(*(Sparse(*pair) for pair in matrices()), (x.shape[1], 16, int(y.max()) + 1)))
+    words, spread = (Sparse(*pair) for pair in matrices())
+    return Network(Gcn(words, spread, (graph().x.shape[1], HIDDEN, CLASSES)))

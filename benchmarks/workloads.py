@@ -114,7 +114,7 @@ WORKLOADS = {
     "gcn": Workload(
         "two-layer GCN of 16 on Cora, full batch of 140 nodes, Adam",
         *(cora.papers, cora.gcn, cora.UPDATES, 1, 8),
-        classes=7,
+        classes=cora.CLASSES,
         lr=1e-2,
         criterion=per_token,
     ),

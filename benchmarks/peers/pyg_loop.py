@@ -1,5 +1,6 @@
-"""PyTorch Geometric's example of the same network, `gcn.py`: `GCNConv(cached=True)`, dense features, a mask of
-the nodes that train, and a loop by hand. Its dropout and weight decay are left out, as everywhere here."""
+"""PyTorch Geometric's example of the same network, `gcn.py`: `GCNConv(cached=True)`, dense features, a mask
+of the nodes that train, and a loop by hand. Its dropout and weight decay are left out: no other row has them.
+"""
 
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
     graph = cora.graph()
     mask = torch.zeros(len(graph.x), dtype=torch.bool).index_fill(0, graph.asked, True)
     data = Data(x=graph.x, edge_index=graph.edges, y=graph.y, train_mask=mask)
-    model = Example(graph.x.shape[1], 16, work.classes)
+    model = Example(graph.x.shape[1], cora.HIDDEN, cora.CLASSES)
     optimizer = adam(work, model)
     for _ in range(work.steps):
         model.train()
