@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
+import cora
 import networks
 import torch
 from torch import Tensor, nn
@@ -109,5 +110,12 @@ WORKLOADS = {
     "lstm": Workload(
         "LSTM of 64 over the lines of 28x28 digits, batch 32, Adam",
         *(lines_of_digits, networks.lstm, 1408, 32, 5),
+    ),
+    "gcn": Workload(
+        "two-layer GCN of 16 on Cora, full batch of 140 nodes, Adam",
+        *(cora.papers, cora.gcn, cora.UPDATES, 1, 8),
+        classes=cora.CLASSES,
+        lr=1e-2,
+        criterion=per_token,
     ),
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
+from pegboard_gnn.trials import write_citations
 from sandbox import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -24,6 +26,20 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
         return importlib.import_module(name)
 
     return load
+
+
+@pytest.fixture
+def small_cora(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The module of the graph workload, on few made-up papers in the form of Cora."""
+    write_citations(tmp_path / "planetoid" / "Cora" / "raw")
+    monkeypatch.setenv("PEGBOARD_DATA", str(tmp_path))
+    cora = bench("cora")
+    kept = (cora.graph, cora.matrices)
+    for function in kept:
+        function.cache_clear()
+    yield cora
+    for function in kept:
+        function.cache_clear()
 
 
 def test_a_step_of_ours_makes_fewer_calls_than_the_hand_written_one(bench: Any) -> None:
@@ -65,6 +81,7 @@ def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(bench: Any, name:
     assert counts[0] < counts[1]
 
 
+@pytest.mark.usefixtures("small_cora")
 def test_every_workload_has_whole_batches_and_a_loss_that_falls(bench: Any) -> None:
     for work in bench("workloads").WORKLOADS.values():
         x, y = work.data()
@@ -91,6 +108,45 @@ def test_the_transformer_does_not_look_ahead(bench: Any) -> None:
     a, b = model(x[:2]), model(changed)
     assert torch.equal(a[:, :20], b[:, :20])
     assert not torch.equal(a[:, 20:], b[:, 20:])
+
+
+def test_the_graph_network_and_its_gradients_are_those_of_the_example(small_cora: Any, bench: Any) -> None:
+    x, edges, y, asked = small_cora.graph()
+    ours = small_cora.gcn().layers[0]
+    example = bench("peers.pyg_loop").Example(x.shape[1], small_cora.HIDDEN, small_cora.CLASSES)
+    theirs = (example.conv1.lin.weight, example.conv1.bias, example.conv2.lin.weight, example.conv2.bias)
+    with torch.no_grad():
+        for p in ours.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+        own = (ours.first.t(), ours.first_bias, ours.second.t(), ours.second_bias)
+        for to, value in zip(theirs, own, strict=True):
+            to.copy_(value)
+    found, expected = ours(asked), example.eval()(x, edges)[asked]
+    torch.testing.assert_close(found, expected)
+    for answer in (found, expected):
+        torch.nn.functional.cross_entropy(answer, y[asked]).backward()
+    assert example.conv1.lin.weight.grad.abs().max() > 1e-4
+    for name, to in zip(("first", "first_bias", "second", "second_bias"), theirs, strict=True):
+        grad = getattr(ours, name).grad
+        torch.testing.assert_close(grad.t() if grad.ndim == 2 else grad, to.grad)
+
+
+def test_every_batch_of_the_graph_workload_is_the_full_batch(small_cora: Any, bench: Any) -> None:
+    work = bench("workloads").WORKLOADS["gcn"]
+    _, _, y, asked = small_cora.graph()
+    for nodes, classes in bench("peers").loader(work):
+        assert torch.equal(nodes, asked[None])
+        assert torch.equal(classes, y[asked][None])
+    assert not work.network().state_dict().keys() & {"layers.0.words.values", "layers.0.spread.values"}
+
+
+@pytest.mark.usefixtures("small_cora")
+@pytest.mark.parametrize("name", ["pyg", "pegboard"])
+def test_a_turn_trains_on_a_graph(bench: Any, name: str) -> None:
+    worker, work = bench("worker"), bench("workloads").WORKLOADS["gcn"]
+    answer = worker.turn(name, work, threads=1, defaults=False, count=False)  # refused where none trained
+    assert answer["note"] == ""
+    assert answer["epoch"] > 0
 
 
 @pytest.mark.parametrize("name", ["lean", "pegboard"])

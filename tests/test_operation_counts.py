@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,6 +207,46 @@ def test_parameters_of_a_network_as_explain_prints_them(sizes: tuple[int, ...]) 
     model = assemble(planned, "meta").model
     assert sum(p.numel() for p in model.parameters()) == by_formula
     assert explained(planned.explain(), "parameters") == by_formula
+
+
+SHAPED = """
+from dataclasses import dataclass
+from pegboard import Model, hookimpl
+
+@dataclass(frozen=True)
+class Shaped:
+    pass
+
+def build(config, context):
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.curve = nn.Parameter(torch.zeros(64, 10)), nn.Tanh()
+
+        def forward(self, x):
+            return x.flatten(1) @ self.curve(self.weight)
+
+    return Net()
+
+@hookimpl
+def pegboard_models():
+    return [Model("shaped", Shaped, build)]
+"""
+
+
+def test_a_step_is_counted_where_a_module_is_called_on_a_parameter(tmp_path: Path) -> None:
+    (tmp_path / "shaped.py").write_text(SHAPED)
+    config = {
+        "data": {"name": "digits", "batch_size": 32},
+        "model": {"name": "shaped"},
+        "optimizer": {"name": "adam"},
+        "plugins": {"local": [str(tmp_path / "shaped.py")]},
+    }
+    text = make_plan(check(config), read=False).explain()
+    assert explained(text, "a step") == 2 * 2 * 32 * 64 * 10  # the output, and the weight's gradient
 
 
 @pytest.mark.catalogue("S3-018")

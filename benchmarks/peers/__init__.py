@@ -56,6 +56,7 @@ PEERS = {
     "hand": hand("best hand-written loop", "hand_loop"),
     "hand_compiled": hand("  its model compiled", "hand_loop", "train_compiled", compiled=True),
     "lean": hand("  past Optimizer.step", "hand_loop", "train_lean"),
+    "pyg": hand("PyG's example", "pyg_loop", package="torch_geometric", workloads=("gcn",)),
     "pegboard": ours("Pegboard"),
     "pegboard_hot": ours("  its hot loop alone", "train_hot", modes=("off",)),
     "step": ours("Pegboard, compiled step", "train_step", compiled=True),

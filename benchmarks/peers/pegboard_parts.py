@@ -35,8 +35,9 @@ def build_data(config: Named, context: Context) -> Splits:
     x, y = work.data()
     source = Resident([x], y)
     if y.ndim == 2:
-        tokens = Tokens(work.classes, x.shape[1])
-        return Splits(spec=DataSpec((tokens,), tokens), train=source)
+        symbols = max(work.classes, int(x.max()) + 1)  # nodes are more than their classes
+        spec = DataSpec((Tokens(symbols, x.shape[1]),), Tokens(work.classes, y.shape[1]))
+        return Splits(spec=spec, train=source)
     kind: Any = {2: Vector, 3: Series, 4: Image}[x.ndim]
     return Splits(spec=DataSpec((kind(*x.shape[1:]),), Classes(work.classes)), train=source)
 

@@ -37,6 +37,19 @@ class Cost:
     events: list[str] = field(default_factory=list)  # what was called, in order
 
 
+class _Untold:
+    """Instead of torch's tracker of modules, for all are counted together.
+
+    Its hooks fail in `torch.autograd.grad` where a module is called on a parameter.
+    """
+
+    parents = frozenset({"Global"})
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+
 def trace(plan: Plan, device: str) -> list[str]:
     """What one step calls, in order, recorded while it runs on a device."""
     plan = _counted(plan)
@@ -83,6 +96,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
     precision = choose_precision("fp32" if meta else trainer.precision, assembly.device)
     batches = [batch] * trainer.accumulate
     counter = FlopCounterMode(display=False)
+    counter.mod_tracker = _Untold()  # type: ignore[assignment]
     start_average(assembly)
     with _hooks(assembly, cost.events.append), stand_ins(assembly) if meta else nullcontext():
         updates = []
