@@ -104,8 +104,16 @@ def test_what_the_recorded_figures_say() -> None:
     assert accuracy["cora/gat"] == pytest.approx(0.830, abs=0.01)
     assert accuracy["cora/cheb"] == pytest.approx(0.812, abs=0.01)
     assert 0.55 <= accuracy["cora/mlp"] <= 0.6
+    assert zoo.find_recipe("mutag/gin").result["figures"]["val/accuracy"]["mean"] >= 0.85
     sizes = {name: zoo.find_recipe(f"mnist/{name}").result["parameters"] for name in ("mlp", "mlp-small")}
     assert sizes["mlp"] > 10 * sizes["mlp-small"]
+
+
+def test_generative_models_reach_what_they_must() -> None:
+    names = ("vae",)
+    figures = {name: zoo.find_recipe(f"mnist/{name}").result["figures"] for name in names}
+    assert figures["vae"]["test/elbo"]["mean"] >= -105
+    assert all(math.isfinite(found["frechet/frechet"]["mean"]) for found in figures.values())
 
 
 def test_the_three_families_reach_what_they_must() -> None:
