@@ -14,6 +14,7 @@ import torch
 from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.inference import Trained
+from pegboard.report.trackers import Dispatch
 from pegboard.samples import grid
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 
@@ -175,6 +176,18 @@ def test_a_run_draws_samples_at_its_end_and_every_few_epochs(cloudy: Make, root:
     folder = pegboard.train(cloudy(trainer=trainer), root=root, quiet=True).folder
     found = sorted(p.name for p in (folder / "figures").glob("samples*"))
     assert found == ["samples-0002.png", "samples-0004.png", "samples.png"]
+
+
+def test_trackers_keep_the_samples_of_every_time_apart(
+    cloudy: Make, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        Dispatch, "send", lambda self, *what: told.append(what[1]) if what[0] == "figure" else None
+    )
+    trainer = {"epochs": 4, "device": "cpu", "sample_every": 2}
+    pegboard.train(cloudy(trainer=trainer), root=root, quiet=True)
+    assert [name for name in told if "samples" in name] == ["samples-0002", "samples-0004", "samples"]
 
 
 def test_pictures_of_samples_that_no_model_generates_are_a_mistake(config: Make) -> None:

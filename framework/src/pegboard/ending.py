@@ -108,7 +108,7 @@ def picture_samples(loop: Loop, following: Following, name: str, title: str) -> 
         path.parent.mkdir(exist_ok=True)
         real = some_inputs(splits.train, POINTS) if plane else None
         if write_picture(x, spec.inputs[0], path, title, splits.invert, real):
-            following.dispatch.send("figure", "samples", path)
+            following.dispatch.send("figure", name, path)
     except Exception as error:  # the run itself is whole, and says so
         following.console.warn(f"no picture of samples: {_told(error)}")
 
