@@ -93,16 +93,19 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
 
     Small weights of the first run are kept too, unless `weights` is false or it is a cross-validation.
     """
-    from .api import train
+    from . import folds
+    from .api import Run
     from .config.check import check
     from .engine.checkpoint import read_manifest
+    from .report.console import bar_alone
 
     runs = []
     first = check(recipe.config).seed  # the weights that are kept are those of the recipe as it stands
     seeds = range(first, first + count)
     for seed in seeds:
         say(f"{recipe.name} with seed {seed}")
-        runs.append(train(recipe.config, f"seed={seed}", f"name={_slug(recipe.name)}", root=root, quiet=True))
+        settings = check(recipe.config, [f"seed={seed}", f"name={_slug(recipe.name)}"])
+        runs.append(Run(folds.train(settings, root, bar_alone())))
         say("  " + ", ".join(f"{k} {v:.4g}" for k, v in runs[-1].figures.items()))
     one = (
         runs[0].folds[0] if runs[0].folds else runs[0]

@@ -94,11 +94,17 @@ class Console:
             self.say(plain_table(title, columns, rows))
 
 
+def bar_alone(unit: str = "step") -> Console:
+    """Shows a progress bar on standard error where a person looks at it, warnings, and nothing else."""
+    console = Console(stream=sys.stderr, unit=unit)
+    console.quiet = True
+    return console
+
+
 @contextmanager
 def working(total: int, unit: str) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, where a person looks at it; takes how much is done."""
-    console = Console(stream=sys.stderr, unit=unit)
-    console.quiet = not console.live
+    """A progress bar alone; takes how much is done."""
+    console = bar_alone(unit)
     console.start(total)
     try:
         yield console.advanced
