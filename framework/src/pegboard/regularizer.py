@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from .contracts import Batch
+    from .data import Resident
     from .pegs import Peg
 
 
@@ -60,12 +61,24 @@ class Trick:
         """Parameter groups for the optimizer. Every group has `params` and the names in `names`."""
         raise NotImplementedError
 
+    def prepare(self, train: Resident, size: int) -> None:
+        """Look at the training samples before the first step, `size` at a time, for what stays the same.
+
+        Called where every step gets them as they are there, `batch.rows` by number: they are in memory,
+        no trick edits batches, and the run goes over them more than once. What is kept is no state: a
+        resumed run looks again. Nothing may depend on whether this is called but time and rounding.
+        """
+        raise NotImplementedError
+
     def edit_batch(self, batch: Batch) -> Batch:
         """The batch to train on instead of this one."""
         raise NotImplementedError
 
     def edit_target(self, target: Tensor) -> Tensor:
-        """The target to compare with instead of this one; metrics still see the original."""
+        """The target to compare with instead of this one; metrics still see the original.
+
+        What counts stays what it was: a place that was left out is left out, and no other.
+        """
         raise NotImplementedError
 
     def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:

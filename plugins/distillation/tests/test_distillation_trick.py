@@ -313,7 +313,7 @@ def test_the_record_names_what_the_trick_overrides():
         for n in vars(kind)
         if n in vars(Trick) and not n.startswith("_")
     }
-    assert overridden == {*record.stages, "formula"}
+    assert overridden == {*record.stages, "prepare", "formula"}
 
 
 def test_the_light_module_imports_neither_torch_nor_numpy():

@@ -164,3 +164,12 @@ def test_a_batch_of_runs_can_be_mapped():
     assert torch.equal(torch.vmap(lambda t: smooth_labels(t, 3, 0.1))(target), each)
     each = torch.stack([confuse_labels(t, matrix) for t in target])
     assert torch.equal(torch.vmap(lambda t: confuse_labels(t, matrix))(target), each)
+
+
+def test_smoothing_is_a_confusion_whose_rows_are_the_smoothed_classes() -> None:
+    target = torch.tensor([[0, 4], [-100, 2]])
+    rows = smooth_labels(torch.arange(5), 5, 0.3)
+    assert torch.equal(confuse_labels(target, rows), smooth_labels(target, 5, 0.3))
+    for wrong in (-1, 5):
+        with pytest.raises(IndexError):
+            confuse_labels(torch.tensor([wrong]), rows)

@@ -614,3 +614,18 @@ def test_clustering_is_the_squared_distance_to_the_nearest_centre():
     assert objective.metrics() == {}
     found = objective.predict(output)
     assert found["cluster"].tolist() == [0, 0, 1] and found["distance"].tolist() == [0.5, 0.5, 2.0]
+
+
+def test_the_plain_cross_entropy_is_that_of_torch_for_indices_and_distributions() -> None:
+    torch.manual_seed(0)
+    f64 = torch.float64
+    output, index = torch.randn(6, 4, dtype=f64, requires_grad=True), torch.tensor([0, 3, -100, 1, 2, 1])
+    soft = torch.rand(6, 4, dtype=f64).softmax(-1)
+    soft[2] = 0
+    for target in (index, soft):
+        mine, theirs = losses.plain_cross_entropy(output, target), F.cross_entropy(output, target)
+        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=0)
+        gradients = [torch.autograd.grad(loss, output)[0] for loss in (mine, theirs)]
+        torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-15)
+    with pytest.raises(RuntimeError):
+        losses.plain_cross_entropy(output, soft[:, :3])

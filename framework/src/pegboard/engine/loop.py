@@ -31,6 +31,7 @@ from .evaluate import Halted, evaluate
 from .guard import NotFinite
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
+from .prepare import prepare
 from .step import link, turns
 
 FLUSH = 512  # losses kept apart on the device before they are summed
@@ -87,6 +88,7 @@ class Loop:
         self.progress = Progress()
         self.halt = 0  # number of a signal that asks to stop; read after every step
         start_average(assembly)
+        prepare(assembly, self.train)
         self.linked = [link(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
         self.compiling = Compiling(self)

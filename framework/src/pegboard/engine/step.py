@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 
 from ..contracts import Batch, Update
 from ..errors import PegboardError
@@ -54,7 +55,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         clip = watch("clip", clip) if watch else clip
     params = [p for group in optimizer.param_groups for p in group["params"]]
     # Where others play too, a loss must leave no gradients in their parameters.
-    only = params if len(assembly.kits) > 1 else None
+    every = tuple(params)
+    only = every if len(assembly.kits) > 1 else None
     decays = _decays(kit)
     # Detached, tensors can be changed in place without a context manager, which costs calls.
     shrunk = [(group, value, [p.detach() for p in decayed]) for group, value, decayed in decays]
@@ -87,10 +89,13 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
 
     def differentiate(loss: Tensor) -> None:
         scaled = loss if scaler is None else scaler.scale(loss)
-        scaled.backward(inputs=only)  # type: ignore[no-untyped-call]
+        if scaled.dim():
+            scaled.backward(inputs=only)  # type: ignore[no-untyped-call]  # which says that it is no scalar
+        else:
+            _differentiate(scaled, only or (), True)
 
     def derivatives(loss: Tensor) -> Sequence[Tensor | None]:
-        return torch.autograd.grad(loss, params, allow_unused=True)
+        return torch.autograd.grad(loss, params) if loss.dim() else _differentiate(loss, every, False)
 
     if watch is not None:
         differentiate, derivatives = watch("backward", differentiate), watch("backward", derivatives)
@@ -246,6 +251,15 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         return total
 
     return Linked(update, gradients, traced, guard, params)
+
+
+def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequence[Tensor | None]:
+    """Gradients of a scalar, to be kept in the parameters or given back; None of those that it has not.
+
+    Torch's engine as `backward` and `grad` call it, past what they ask of every parameter in every step.
+    """
+    seed = torch.ones_like(loss)
+    return _engine_run_backward((loss,), (seed,), False, False, params, True, accumulate_grad=keep)
 
 
 def clip_norm(grads: Grads, bound: float) -> Grads:

@@ -32,7 +32,8 @@ class BatchNorm(_BatchNorm):
                 f"{tuple(input.shape)}. Give the peg the layout of its tensor; for a model without pegs "
                 "of its own, pegs.infer(model, example) reads layouts from an example input."
             )
-        mean, var, count = self.running_mean, self.running_var, self.num_batches_tracked
+        kept = self._buffers  # past nn.Module.__getattr__, which would cost a call for each
+        mean, var, count = kept["running_mean"], kept["running_var"], kept["num_batches_tracked"]
         assert mean is not None and var is not None and count is not None
         momentum: float | Tensor | None = self.momentum
         if self.training:

@@ -43,6 +43,7 @@ class Distillation:
     alpha: Annotated[float, Ge(0), Le(1)] = 0.7  # share of the teacher in the loss; the labels have the rest
     # learn the outputs for each class, symbol or value; or, of a translation, the texts that it writes itself
     level: Literal["output", "sequence"] = "output"
+    cache: bool = True  # ask the teacher once about every sample, where samples are the same in every epoch
 
 
 def check(config: Distillation, facts: Facts) -> Iterator[Problem]:

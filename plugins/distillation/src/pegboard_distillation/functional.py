@@ -15,7 +15,7 @@ IGNORED = -100  # the index that torch's losses leave out
 
 def _wide(x: Tensor) -> Tensor:
     """At least single precision: differences of log-probabilities do not survive half."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x if x.dtype == torch.float32 else x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def soft_cross_entropy(student: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
@@ -86,3 +86,22 @@ def mix_losses(hard: Tensor, soft: Tensor, alpha: float) -> Tensor:
     if alpha in (0, 1):
         return soft if alpha else hard
     return (1 - alpha) * hard + alpha * soft
+
+
+def soften(teacher: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """p = softmax(teacher / T) and its logarithm."""
+    logs = F.log_softmax(_wide(teacher.detach()) / temperature, -1)
+    return logs.exp(), logs
+
+
+def mix_divergence(
+    hard: Tensor, student: Tensor, p: Tensor, logs: Tensor, temperature: float, alpha: float
+) -> Tensor:
+    """`mix_losses` of `hard` and of T^2 times the mean KL(p || q), for p and log p of `soften`.
+
+    The same number as by way of `soft_divergence`, in few operations: factors are applied to the sum.
+    """
+    q = torch.log_softmax(_wide(student) / temperature, -1)
+    gained = ((q - logs) * p).sum()  # minus the divergence of all places together
+    factor = -alpha * temperature**2 * p.shape[-1] / max(p.numel(), 1)
+    return gained * factor if alpha == 1 else torch.add(hard * (1 - alpha), gained, alpha=factor)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pegboard import Batch, DataSpec, Decoding, Labels, PegboardError, Series, Spec, Tokens, Trick, Values
+from pegboard import (
+    Batch,
+    Classes,
+    DataSpec,
+    Decoding,
+    Labels,
+    PegboardError,
+    Resident,
+    Series,
+    Spec,
+    Tokens,
+    Trick,
+    Values,
+)
 from torch import Tensor, nn
 
 from . import Distillation
@@ -15,10 +28,14 @@ from .functional import (
     binary_divergence,
     counted,
     known_steps,
+    mix_divergence,
     mix_losses,
     soft_divergence,
+    soften,
     squared_distance,
 )
+
+LARGEST = 2**28  # bytes of answers that are kept
 
 
 def load_teacher(reference: str, device: str) -> nn.Module:
@@ -33,7 +50,8 @@ class DistillationTrick(Trick):
     """Mixes the teacher's soft loss into the loss of a step; with alpha 0 it does nothing at all.
 
     The teacher is frozen and in eval mode. It belongs to the trick and not to the model, so that
-    it is in no optimizer, no checkpoint and no count of parameters.
+    it is in no optimizer, no checkpoint and no count of parameters. Where every sample is the same in
+    every epoch it is asked once, and a step looks its answers up.
     """
 
     def __init__(
@@ -50,13 +68,50 @@ class DistillationTrick(Trick):
         # A padding of -1 says that nothing is padded.
         self.padding = target.padding if isinstance(target, Tokens) and target.padding >= 0 else IGNORED
         self.teacher = None if teacher is None else teacher.requires_grad_(False).eval()
+        self.cache = config.cache
+        self.answers: Tensor | None = None  # of the teacher to every sample, where they are kept
+        self.softened: tuple[Tensor, Tensor] | None = None  # or all that the loss needs of them
+
+    def prepare(self, train: Resident, size: int) -> None:
+        """Ask the teacher about all samples, where there is room for what it says."""
+        if not self.cache or not self.alpha or self.teacher is None:
+            return
+        kept: list[Tensor] = []
+        for rows in torch.split(torch.arange(len(train), device=train.inputs[0].device), size):
+            answer = self._ask(train.gather(rows))
+            alike = isinstance(answer, Tensor) and answer.dim() > 1 and len(answer) == len(rows)
+            if not alike or answer[0].nbytes * len(train) > LARGEST:
+                return  # what is wrong with it is said in the first step
+            kept.append(answer)
+        answers = torch.cat(kept)
+        if isinstance(self.target, Classes) and answers.shape[-1] > 1 and train.weight is None:
+            counts = counted(answers[..., 0], train.target, self.padding)
+            if counts is None or bool(counts.all()):
+                self.softened = soften(answers, self.temperature)
+                return
+        self.answers = answers
 
     def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
+        if self.softened is not None and batch.rows is not None:
+            p, logs = self.softened
+            p, logs = p.index_select(0, batch.rows), logs.index_select(0, batch.rows)
+            if getattr(output, "shape", None) != p.shape:
+                self._compare(output, p)
+            return mix_divergence(loss, output, p, logs, self.temperature, self.alpha)
         if not self.alpha or self.teacher is None:
             return loss
+        if self.answers is not None and batch.rows is not None:
+            answer = self.answers.index_select(0, batch.rows)
+        else:
+            answer = self._ask(batch)
+        self._compare(output, answer)
+        return mix_losses(loss, self._soft(output, answer, batch), self.alpha)
+
+    def _ask(self, batch: Batch) -> Any:
+        assert self.teacher is not None
         try:
             with torch.no_grad():
-                answer = self.teacher(*batch.inputs)
+                return self.teacher(*batch.inputs)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, TypeError) as error:
@@ -65,8 +120,6 @@ class DistillationTrick(Trick):
                 f"the teacher {self.name!r} cannot read the student's inputs of shape {shapes}: {error}\n"
                 "Expected a teacher that was trained on the same inputs."
             ) from error
-        self._compare(output, answer)
-        return mix_losses(loss, self._soft(output, answer, batch), self.alpha)
 
     def _soft(self, output: Tensor, answer: Tensor, batch: Batch) -> Tensor:
         """The mean soft loss: over the same places, and with the same weights, as that of the labels."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 IGNORED = -100  # the index that torch's losses leave out
@@ -38,10 +37,10 @@ def confuse_labels(target: Tensor, confusion: Tensor) -> Tensor:
     """
     if target.is_floating_point():
         return target @ confusion.to(target.dtype)
-    place, counts = _split(target)
+    ignored = target == IGNORED
     # Unlike indexing, a lookup takes -1 for the mistake it is, not for the last class.
-    rows: Tensor = F.embedding(place.squeeze(-1), confusion)
-    return rows * counts
+    rows = torch.embedding(confusion, target.masked_fill(ignored, 0))
+    return rows.masked_fill_(ignored.unsqueeze(-1), 0.0)
 
 
 def smooth_binary(target: Tensor, epsilon: float) -> Tensor:

@@ -9,8 +9,16 @@ from pegboard import Labels, PegboardError, Spec, Tokens, Trick
 from torch import Tensor
 
 from . import LabelNoise, LabelSmoothing, identity, strength
-from .functional import IGNORED, add_noise, confuse_binary, confuse_labels, smooth_binary, smooth_labels
+from .functional import (
+    IGNORED,
+    add_noise,
+    confuse_binary,
+    confuse_labels,
+    smooth_binary,
+    smooth_labels,
+)
 
+MOST = 512  # classes whose smoothed rows are kept
 _TARGET = re.compile(r"(?<![\w'])y(?![\w'])")
 
 
@@ -31,6 +39,9 @@ class LabelSmoothingTrick(Trick):
         else:
             self.idle = self.epsilon == 0
             self.classes = 2 if self.binary or self.idle else _classes(target)
+        self.rows: Tensor | None = None  # of each class, where they are few
+        if self.confusion is None and not self.idle and not self.binary and self.classes <= MOST:
+            self.rows = smooth_labels(torch.arange(self.classes), self.classes, self.epsilon).to(device)
 
     def edit_target(self, target: Tensor) -> Tensor:
         if self.idle:
@@ -43,6 +54,8 @@ class LabelSmoothingTrick(Trick):
             target = target.masked_fill(target == self.padding, IGNORED)
         if self.confusion is not None:
             return confuse_labels(target, self.confusion)
+        if self.rows is not None and not target.is_floating_point():
+            return confuse_labels(target, self.rows)
         return smooth_labels(target, self.classes, self.epsilon)
 
     def formula(self, loss: str) -> str:

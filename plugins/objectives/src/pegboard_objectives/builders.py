@@ -41,8 +41,8 @@ def cross_entropy(config: CrossEntropy, context: Context) -> Objective:
     full: Loss = partial(losses.cross_entropy, class_weights=weights)
     if isinstance(target, Tokens) and target.padding not in (-1, losses.IGNORED):
         full = partial(losses.padded_cross_entropy, class_weights=weights, padding=target.padding)
-    # The common case goes straight to torch, which takes indices and distributions alike.
-    plain = F.cross_entropy if isinstance(target, Classes) and weights is None else full
+    # The common case goes as straight as it can.
+    plain = losses.plain_cross_entropy if isinstance(target, Classes) and weights is None else full
     return Classification(
         "cross_entropy", plain, full, target, metrics=config.metrics, k=config.k, class_weights=weights
     )

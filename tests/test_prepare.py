@@ -1,0 +1,97 @@
+"""When a trick is shown the training samples before the first step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pegboard.config.check import check
+from pegboard.engine.loop import Loop
+from pegboard.engine.precision import choose_precision
+from pegboard.planning import assemble, make_plan
+
+PARTS = '''
+from dataclasses import dataclass
+
+from pegboard import Regularizer, Trick, hookimpl
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No fields."""
+
+
+def build(config, context):
+    import torch
+
+    class Looks(Trick):
+        seen = None
+
+        def prepare(self, train, size):
+            torch.rand(3)  # which must not move the stream of the run
+            self.seen = (len(train), size)
+
+        def edit_loss(self, loss, output, batch):
+            return loss
+
+    return Looks()
+
+
+def build_mover(config, context):
+    class Moves(Trick):
+        def edit_batch(self, batch):
+            return batch._replace(inputs=tuple(x + 1 for x in batch.inputs))
+
+    return Moves()
+
+
+@hookimpl
+def pegboard_regularizers():
+    return [
+        Regularizer("looks", Nothing, build, stages={"edit_loss": "term"}),
+        Regularizer("moves", Nothing, build_mover, stages={"edit_batch": "augment"}),
+    ]
+'''
+
+
+class Nobody:
+    """A watcher that looks away."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: None
+
+
+def seen(tmp_path: Path, trainer: dict[str, Any], *others: str) -> Any:
+    """What the trick was shown when the loop was made."""
+    (tmp_path / "parts.py").write_text(PARTS)
+    config = {
+        "data": {"name": "digits", "batch_size": 50},
+        "model": {"name": "mlp", "hidden": [4]},
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "trainer": {"device": "cpu", **trainer},
+        "regularizers": {"looks": {}, **{name: {} for name in others}},
+        "plugins": {"local": [str(tmp_path / "parts.py")]},
+    }
+    plan = make_plan(check(config), read=True)
+    assert plan.splits is not None
+    assembly, before, watcher = assemble(plan, "cpu"), torch.get_rng_state(), Nobody()
+    Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, tmp_path)  # type: ignore[arg-type]
+    assert torch.equal(before, torch.get_rng_state())
+    shown = assembly.tricks["looks"].seen  # type: ignore[attr-defined]
+    assert shown is None or shown == (len(plan.splits.train), 200)
+    return shown
+
+
+def test_samples_in_memory_that_come_again_are_shown(tmp_path: Path) -> None:
+    assert seen(tmp_path, {"epochs": 2}) is not None
+
+
+@pytest.mark.parametrize("trainer", [{"epochs": 1}, {"steps": 5}])
+def test_a_run_that_sees_samples_once_shows_none(tmp_path: Path, trainer: dict[str, Any]) -> None:
+    assert seen(tmp_path, trainer) is None
+
+
+def test_where_a_trick_edits_batches_none_are_shown(tmp_path: Path) -> None:
+    assert seen(tmp_path, {"epochs": 2}, "moves") is None
