@@ -24,8 +24,8 @@ class Seq2Seq:
     embedding: Annotated[int, Ge(1)] | None = None  # width of a symbol's vector; null: as wide as a layer
     bidirectional: bool = True  # the encoder reads forth and back, with half the width each
     attention: Literal["additive", "none"] = "additive"  # whether the decoder looks at all that was read
-    teacher_forcing: Annotated[float, Ge(0), Le(1)] = 1.0  # share of target symbols given in training as
-    # they are; the others are the model's own guesses
+    # share of target symbols that are given in training; the others are the model's own guesses
+    teacher_forcing: Annotated[float, Ge(0), Le(1)] = 1.0
 
 
 @dataclass(frozen=True)
