@@ -2,12 +2,13 @@
 
     python benchmarks/families.py [cnn lstm ...] [--repeats 9] [--seconds 0.5] [--docs docs/performance.md]
 
-Each row is a config that needs no download. Its module is built once and copied: one copy is trained by
-Pegboard's loop, the other by hand, with the same tensors in memory, batch size and fused Adam: a gather, the
-module, cross entropy, `backward` and `step`. Both have the heap that a run keeps. Turns are interleaved and
-of about `--seconds` each. What is shown is how many times as fast Pegboard's step is, the median over the
-turns with its quartiles: by the clock, and by the time that the processor computed, which other work on the
-machine changes less.
+Each row is a config that needs no download. Its module is trained by Pegboard's loop, and a copy by hand,
+with the same tensors in memory, batch size and fused Adam: a gather, the module, its loss, `backward` and
+`step`. A model of samples has the loss of its objective in both, a graph that is one batch stays one, and
+many graphs are put together by the same function. Both loops have the heap that a run keeps. Turns are
+interleaved and of about `--seconds` each. What is shown is how many times as fast Pegboard's step is, the
+median over the turns with its quartiles: by the clock, and by the time that the processor computed, which
+other work on the machine changes less.
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import steps
 import torch
+from pegboard import Batch, Resident
 from pegboard.engine.heap import kept_heap
 from report import put
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 PAIRS = {"name": "copying", "samples": 2000, "length": 10, "batch_size": 32}
 PICTURES = {"name": "objects", "scene": "stacked", "samples": 1000, "size": 28, "batch_size": 32}
 SOLIDS = {"name": "solids", "samples": 300, "size": 12, "batch_size": 16}
+NODES = {"name": "block_model", "nodes": 600, "batch_size": "all"}
+CLOUDS = {"name": "clouds", "batch_size": 32}
+SMALLER = {"second": [64, 128], "head": [64], "transform": [32, 64], "transform_head": [32]}
 SMALL = {"layers": 2, "width": 64, "heads": 4}
 Nodes = dict[str, Any]
 
@@ -69,6 +75,9 @@ def configs(folder: Path) -> dict[str, Nodes]:
     def recurrent(cell: str) -> Nodes:
         return {"data": PICTURES, "model": {"name": "rnn", "cell": cell, "hidden": 64}}
 
+    def generating(name: str, **fields: Any) -> Nodes:
+        return {"data": {"name": "digits", "batch_size": 64}, "model": {"name": name, **fields}}
+
     return {
         "cnn": {"data": PICTURES, "model": {"name": "cnn"}},
         "cnn on solids": {"data": SOLIDS, "model": {"name": "cnn", "channels": [8, 16]}},
@@ -86,27 +95,44 @@ def configs(folder: Path) -> dict[str, Nodes]:
         "translation": {"data": PAIRS, "model": {"name": "translation", **SMALL}},
         "vit": {"data": PICTURES, "model": {"name": "vit", "patch": 7, **SMALL}},
         "bert": {"data": {**questions, "marked": True}, "model": {"name": "bert", **SMALL}},
+        **{name: {"data": NODES, "model": {"name": name}} for name in ("gcn", "gat", "cheb")},
+        "gin on graphs": {"data": {"name": "cycles", "batch_size": 32}, "model": {"name": "gin"}},
+        "deepsets": {"data": CLOUDS, "model": {"name": "deepsets"}},
+        "pointnet": {"data": CLOUDS, "model": {"name": "pointnet", **SMALLER}},
+        "vae": generating("vae", hidden=[256], latent=16),
+        "vae, convolutional": generating("vae", form="convolutional", channels=[16, 32]),
+        "gan": generating("gan", hidden=[128, 128]),
+        "flow": generating("flow", layers=4),
+        "diffusion": generating("diffusion", width=16),
     }
 
 
-def by_hand(
-    model: nn.Module, inputs: tuple[Tensor, ...], target: Tensor, batch: int, padding: int
-) -> steps.Run:
-    """The loop a good engineer writes around this module."""
+def drawn(source: Any, size: int | str) -> Iterator[Batch]:
+    """Batches without end: gathered from tensors in memory, the whole where it is one, or graphs joined."""
+    if size == "all":
+        whole = source.gather(torch.arange(len(source)))
+        while True:
+            yield whole
+    held = (*source.inputs, source.target) if isinstance(source, Resident) else ()
+    while True:
+        for index in torch.randperm(len(source))[: len(source) // size * size].split(size):
+            if held:
+                *inputs, target = (x[index] for x in held)
+                yield Batch(tuple(inputs), target)
+            else:
+                yield source.gather(index)
+
+
+def by_hand(model: nn.Module, batches: Iterator[Batch], padding: int) -> steps.Run:
+    """The loop a good engineer writes around a module that predicts classes."""
     optimizer = torch.optim.Adam(model.parameters(), steps.RATE, fused=True)
     model.train()
 
-    def batches() -> Iterator[Tensor]:
-        while True:
-            yield from torch.randperm(len(target))[: len(target) // batch * batch].split(batch)
-
-    order = batches()
-
     def run(count: int) -> None:
-        for _ in range(count):
-            index = next(order)
+        for batch in islice(batches, count):
             optimizer.zero_grad()
-            output, asked = model(*[x[index] for x in inputs]), target[index]
+            output, asked = model(*batch.inputs), batch.target
+            assert asked is not None
             if asked.dim() > 1:
                 loss = functional.cross_entropy(output.flatten(0, 1), asked.flatten(), ignore_index=padding)
             else:
@@ -117,15 +143,37 @@ def by_hand(
     return run
 
 
+def played_by_hand(loop: Any, batches: Iterator[Batch]) -> steps.Run:
+    """The same for models of samples: the losses of their objective, for each player in turn."""
+    model = loop.assembly.model
+    players = loop.assembly.objective.players(model)
+    own = [[p for _, p in player.parameters] for player in players]
+    optimizers = [torch.optim.Adam(params, steps.RATE, fused=True) for params in own]
+    alone = len(players) == 1
+
+    def run(count: int) -> None:
+        for batch in islice(batches, count):
+            for player, params, optimizer in zip(players, own, optimizers, strict=True):
+                seen = batch if player.target is None else Batch(batch.inputs, player.target(batch))
+                optimizer.zero_grad()
+                loss, _ = player.loss(model, seen)
+                loss.backward(inputs=None if alone else params)
+                optimizer.step()
+
+    return run
+
+
 def pair(nodes: Nodes) -> tuple[steps.Run, steps.Run]:
-    """Pegboard's loop and the hand-written one, from the same weights."""
-    nodes = {**nodes, "data": {"drop_last": True, **nodes["data"]}}
+    """Pegboard's loop and the hand-written one."""
+    size = nodes["data"]["batch_size"]
+    if size != "all":
+        nodes = {**nodes, "data": {"drop_last": True, **nodes["data"]}}
     loop, ours = steps.ours(**nodes)
-    source: Any = loop.splits.train
+    batches = drawn(loop.splits.train, size)
+    if loop.settings.model.entry.part.samples:
+        return ours, played_by_hand(steps.ours(**nodes)[0], batches)
     padding = getattr(loop.plan.spec.target, "padding", -100)
-    twin = copy.deepcopy(loop.assembly.model)
-    hand = by_hand(twin, source.inputs, source.target, nodes["data"]["batch_size"], padding)
-    return ours, hand
+    return ours, by_hand(copy.deepcopy(loop.assembly.model), batches, padding)
 
 
 def timed(run: steps.Run, count: int) -> tuple[float, float]:
@@ -163,11 +211,11 @@ def shown(ratios: list[float]) -> str:
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
     """A line for each row."""
-    lines = [f"{'model':16}{'us a step':>10}{'by the clock':>19}{'processor':>19}{'calls':>8}{'by hand':>9}"]
+    lines = [f"{'model':20}{'us a step':>10}{'by the clock':>19}{'processor':>19}{'calls':>8}{'by hand':>9}"]
     for name, row in rows.items():
         mine, theirs = row["calls"]
         lines.append(
-            f"{name:16}{row['us']:>10.0f}{shown(row['clock']):>19}{shown(row['processor']):>19}"
+            f"{name:20}{row['us']:>10.0f}{shown(row['clock']):>19}{shown(row['processor']):>19}"
             f"{mine:>8.0f}{theirs:>9.0f}"
         )
     return "\n".join(lines)

@@ -71,7 +71,7 @@ def abs_of(number: int) -> int:
     return abs(number)
 
 
-@pytest.mark.parametrize("name", ["lenet", "decoder"])
+@pytest.mark.parametrize("name", ["lenet", "decoder", "gcn", "gin on graphs", "gan"])
 def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(bench: Any, name: str, tmp_path: Path) -> None:
     families = bench("families")
     ours, hand = families.pair(families.configs(tmp_path)[name])
