@@ -37,7 +37,7 @@ def test_the_first_recipes_are_there() -> None:
     students = {f"{data}/mlp-small{more}" for data in ("digits", "mnist") for more in ("", "-distilled")}
     curves = {f"cosine/polynomial-{degree}" for degree in (1, 4, 15)}
     networks = {"digits/mlp", "digits/mlp-tricks", "xor/mlp", "spirals/mlp"}
-    graphs = {f"cora/{name}" for name in ("gcn", "gat", "cheb", "mlp")}
+    graphs = {f"cora/{name}" for name in ("gcn", "gat", "cheb", "mlp")} | {"mutag/gin", "mnist/pointnet"}
     assert names >= graphs | linear | margins | mnist | students | curves | networks
 
 
@@ -105,6 +105,7 @@ def test_what_the_recorded_figures_say() -> None:
     assert accuracy["cora/cheb"] == pytest.approx(0.812, abs=0.01)
     assert 0.55 <= accuracy["cora/mlp"] <= 0.6
     assert zoo.find_recipe("mutag/gin").result["figures"]["val/accuracy"]["mean"] >= 0.85
+    assert accuracy["mnist/pointnet"] >= 0.97
     sizes = {name: zoo.find_recipe(f"mnist/{name}").result["parameters"] for name in ("mlp", "mlp-small")}
     assert sizes["mlp"] > 10 * sizes["mlp-small"]
 
