@@ -49,8 +49,8 @@ def test_a_step_of_ours_makes_fewer_calls_than_the_hand_written_one(bench: Any) 
     for name, run in rows.items():
         run(3)
         counts[name] = (steps.a_step(run, steps.count_calls), steps.a_step(run, steps.operations))
-    plain, hand, lean, ours = counts.values()
-    assert lean[0] < ours[0] < 0.7 * hand[0] < 0.5 * plain[0]
+    plain, hand, _, ours = counts.values()
+    assert ours[0] < 0.5 * hand[0] < 0.3 * plain[0]
     assert ours[1] <= hand[1]  # the look for numbers that are not finite is among them
 
 

@@ -10,7 +10,7 @@ from pegboard.engine import heap
 
 BLOCKS, LARGE = 6, 4 * 2**20  # tensors of 16 MiB: together more than the C library keeps by itself
 PAGES = BLOCKS * LARGE * 4 // resource.getpagesize()
-KEPT = [("mallopt", heap.THRESHOLD, heap.LARGEST), ("mallopt", heap.TRIM, -1)]
+KEPT = [("mallopt", heap.MAPPED, heap.LARGEST), ("mallopt", heap.TRIM, -1)]
 PUT_BACK = [("mallopt", heap.TRIM, 2 * heap.LARGEST), ("malloc_trim", 0)]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of the C library of Linux")
 

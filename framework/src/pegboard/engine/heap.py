@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TRIM, THRESHOLD = -1, -3  # of mallopt
+TRIM, MAPPED = -1, -3  # of mallopt
 LARGEST = 32 * 2**20  # bytes of a block in the heap, as far as glibc goes
 VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
@@ -30,7 +30,7 @@ def kept_heap(device: str) -> Iterator[None]:
         yield
         return
     assert libc is not None
-    libc.mallopt(THRESHOLD, LARGEST)
+    libc.mallopt(MAPPED, LARGEST)
     libc.mallopt(TRIM, -1)
     try:
         yield
