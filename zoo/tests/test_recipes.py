@@ -101,7 +101,7 @@ def test_what_the_recorded_figures_say() -> None:
     assert accuracy["xor/linear"] < 0.6 and accuracy["xor/mlp"] == accuracy["spirals/mlp"] == 1
     # Published are 81.5, 83.0 and 81.2 %, with about half a point between seeds; words alone are far below.
     assert accuracy["cora/gcn"] == pytest.approx(0.815, abs=0.01)
-    assert accuracy["cora/gat"] == pytest.approx(0.830, abs=0.01)
+    assert accuracy["cora/gat"] == pytest.approx(0.830, abs=0.007)
     assert accuracy["cora/cheb"] == pytest.approx(0.812, abs=0.01)
     assert 0.55 <= accuracy["cora/mlp"] <= 0.6
     assert zoo.find_recipe("mutag/gin").result["figures"]["val/accuracy"]["mean"] >= 0.85
