@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from pegboard import Batch, DataSpec, Masked, PegboardError, Span, Tokens, pegs
-from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.planning import Assembly, assemble, make_plan
-from pegboard.registry import Registry
-from pegboard.testing import Subject, partner_config, partner_data, partner_run
-from pegboard.testing.partners import PartnerData, data_spec
+from pegboard.planning import Assembly
+from pegboard.testing import partner_run
 from pegboard.testing.runs import lean, plugins_once
 from torch import Tensor, nn
+from trick_cases import Case, assembled, met, refused
 
 FAMILIES = ("pegboard-cnn", "pegboard-mlp", "pegboard-rnn", "pegboard-transformer")
 TARGETS = ("Classes", "Tokens", "Masked", "Span")
@@ -40,32 +38,15 @@ ENDING = ("padded", "lines", "steps", "pair", "sentences", "masked", "span")  # 
 RATE = 0.01  # of the partner that descends
 
 
-class Case(NamedTuple):
-    model: dict[str, Any]
-    data: dict[str, Any]
-    spec: DataSpec
-
-
 def cases(room: Path) -> dict[str, Case]:
     """Every model beside the first data that it reads of each kind of input and target; padded data first."""
-    registry, found = Registry.discover(), {}
-    for entry in registry.entries("model"):
-        if entry.plugin.dist not in FAMILIES:
-            continue
-        subject = Subject(entry.plugin, entry, registry, room)
-        fields = subject.fields
-        for data in sorted(partner_data(), key=lambda node: "form" not in node):
-            spec = data_spec(
-                PartnerData(**{k: v for k, v in data.items() if k not in ("name", "batch_size")})
-            )
-            kinds = [type(of).__name__ for of in (spec.inputs[0], spec.target)]
-            name = "-".join([entry.part.name, *kinds])
-            flat = entry.plugin.dist == "pegboard-mlp" and kinds[0] != "Vector"  # which is read as a vector
-            if flat or kinds[1] not in TARGETS or name in found or not subject._may_meet(None, spec):
-                continue
-            case = Case({"name": entry.part.name, **fields}, data, spec)
-            if not refused(case):
-                found[name] = case
+    found: dict[str, Case] = {}
+    for dist, case in met(FAMILIES, room):
+        kinds = [type(of).__name__ for of in (case.spec.inputs[0], case.spec.target)]
+        name = "-".join([case.model["name"], *kinds])
+        flat = dist == "pegboard-mlp" and kinds[0] != "Vector"  # which is read as a vector
+        if not flat and kinds[1] in TARGETS and name not in found and not refused(case):
+            found[name] = case
     case = found["cnn-Tokens-Classes"]
     found["cnn-branches"] = case._replace(
         model={"name": "cnn", "channels": 4, "kernel": [2, 3], "branches": True, "hidden": []}
@@ -74,22 +55,6 @@ def cases(room: Path) -> dict[str, Case]:
         case = found["rnn-Tokens-Classes"]
         found[f"rnn-{cell}"] = case._replace(model={**case.model, "cell": cell, "layers": 2})
     return found
-
-
-def assembled(case: Case, **tricks: Any) -> Assembly:
-    given = partner_config(
-        data={**case.data, "batch_size": 8}, model=case.model, objective=None, regularizers=tricks
-    )
-    return assemble(make_plan(check(given), read=True), "cpu")
-
-
-def refused(case: Case, **tricks: Any) -> str:
-    """Why the plan does not go, or nothing."""
-    try:
-        assembled(case, **tricks)
-    except PegboardError as error:
-        return str(error)
-    return ""
 
 
 with plugins_once(), tempfile.TemporaryDirectory() as folder:

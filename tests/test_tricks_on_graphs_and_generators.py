@@ -5,20 +5,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from pegboard import PegboardError
-from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.planning import Assembly, assemble, make_plan
-from pegboard.registry import Registry
-from pegboard.testing import Subject, partner_config, partner_data, partner_run
-from pegboard.testing.partners import PartnerData, data_spec
+from pegboard.testing import partner_run
 from pegboard.testing.runs import lean, plugins_once
 from torch import Tensor
+from trick_cases import Case, assembled, met, refused
 
 HOMES = ("pegboard-gnn", "pegboard-generative")
 TRICKS: dict[str, dict[str, Any]] = {
@@ -40,36 +37,14 @@ REFUSED = {
 }
 
 
-class Case(NamedTuple):
-    model: dict[str, Any]
-    data: dict[str, Any]
-
-
 def cases(room: Path) -> dict[str, Case]:
-    """Every model beside the first data that it reads of each kind of input and target."""
-    registry, found = Registry.discover(), {}
-    for entry in registry.entries("model"):
-        if entry.plugin.dist not in HOMES:
-            continue
-        subject = Subject(entry.plugin, entry, registry, room)
-        for data in partner_data():
-            fields = {k: v for k, v in data.items() if k not in ("name", "batch_size")}
-            spec = data_spec(PartnerData(**fields))
-            name = f"{entry.part.name}-{'-'.join(type(of).__name__ for of in spec.inputs)}"
-            if name in found or not subject._may_meet(None, spec):
-                continue
-            case = Case({"name": entry.part.name, **subject.fields}, data)
-            try:
-                assembled(case)
-            except PegboardError:
-                continue
+    """Every model beside the first data that it reads of each kind of input."""
+    found: dict[str, Case] = {}
+    for _, case in met(HOMES, room):
+        name = "-".join([case.model["name"], *(type(of).__name__ for of in case.spec.inputs)])
+        if name not in found and not refused(case):
             found[name] = case
     return found
-
-
-def assembled(case: Case, **tricks: Any) -> Assembly:
-    given = partner_config(data=case.data, model=case.model, objective=None, regularizers=tricks)
-    return assemble(make_plan(check(given), read=True), "cpu")
 
 
 with plugins_once(), tempfile.TemporaryDirectory() as folder:

@@ -24,12 +24,10 @@ def kept_heap(device: str) -> Iterator[None]:
 
     Nothing is done on other devices, with another C library, or where a variable of glibc says what to do.
     """
-    chosen = any(name in os.environ for name in VARIABLES)
-    libc = ctypes.CDLL(None) if sys.platform == "linux" and device.startswith("cpu") and not chosen else None
-    if not hasattr(libc, "gnu_get_libc_version"):
+    libc = _library() if device.startswith("cpu") else None
+    if libc is None:
         yield
         return
-    assert libc is not None
     libc.mallopt(MAPPED, LARGEST)
     libc.mallopt(TRIM, -1)
     try:
@@ -37,3 +35,11 @@ def kept_heap(device: str) -> Iterator[None]:
     finally:
         libc.mallopt(TRIM, 2 * LARGEST)  # what glibc itself comes to after blocks of that size
         libc.malloc_trim(0)
+
+
+def _library() -> ctypes.CDLL | None:
+    """glibc, where it is the C library and nobody has told it what to keep."""
+    if sys.platform != "linux" or any(name in os.environ for name in VARIABLES):
+        return None
+    libc = ctypes.CDLL(None)
+    return libc if hasattr(libc, "gnu_get_libc_version") else None

@@ -56,7 +56,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     params = [p for group in optimizer.param_groups for p in group["params"]]
     # Where others play too, a loss must leave no gradients in their parameters.
     every = tuple(params)
-    only = every if len(assembly.kits) > 1 else None
+    only = every if len(assembly.kits) > 1 else ()
     decays = _decays(kit)
     # Detached, tensors can be changed in place without a context manager, which costs calls.
     shrunk = [(group, value, [p.detach() for p in decayed]) for group, value, decayed in decays]
@@ -89,13 +89,10 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
 
     def differentiate(loss: Tensor) -> None:
         scaled = loss if scaler is None else scaler.scale(loss)
-        if scaled.dim():
-            scaled.backward(inputs=only)  # type: ignore[no-untyped-call]  # which says that it is no scalar
-        else:
-            _differentiate(scaled, only or (), True)
+        _differentiate(scaled, only, True)
 
     def derivatives(loss: Tensor) -> Sequence[Tensor | None]:
-        return torch.autograd.grad(loss, params) if loss.dim() else _differentiate(loss, every, False)
+        return _differentiate(loss, every, False)
 
     if watch is not None:
         differentiate, derivatives = watch("backward", differentiate), watch("backward", derivatives)
@@ -258,6 +255,11 @@ def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequ
 
     Torch's engine as `backward` and `grad` call it, past what they ask of every parameter in every step.
     """
+    if loss.numel() != 1:
+        raise PegboardError(
+            f"a loss has the shape {tuple(loss.shape)}, expected one number: the objective, or a trick that "
+            "edits the loss, has to take the mean over samples"
+        )
     seed = torch.ones_like(loss)
     return _engine_run_backward((loss,), (seed,), False, False, params, True, accumulate_grad=keep)
 
