@@ -103,3 +103,13 @@ def test_a_run_without_room_on_its_device_says_so_and_ends_alike(
     weights = [r.folder / "checkpoints" / "last" / "model.safetensors" for r in (usual, run)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert run.history == usual.history
+
+
+def test_a_batch_has_the_rows_that_indexing_gives_in_the_layout_of_the_data() -> None:
+    pictures, rows = torch.rand(6, 3, 4, 5), torch.tensor([4, 0, 4])
+    source = Resident([pictures, torch.rand(5, 6).T], torch.arange(6), torch.rand(6))
+    for given in (source, source.channels_last()):
+        batch = given.gather(rows)
+        for found, whole in zip((*batch.inputs, batch.target, batch.weight), given.tensors, strict=True):
+            assert found is not None and whole is not None
+            assert torch.equal(found, whole[rows]) and found.stride() == whole[rows].stride()

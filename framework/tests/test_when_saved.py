@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pegboard
 import pytest
 from pegboard.engine import checkpoint
 from pegboard.engine.loop import Loop
+from pegboard.errors import PegboardError
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
@@ -59,3 +61,89 @@ def test_files_are_synced_before_their_folder_gets_its_name(
     files = [place, *place.iterdir()]
     assert len(files) == 4 and {path.stat().st_ino for path in files} <= set(before)
     assert synced[-1] == tmp_path.stat().st_ino  # and the name itself after it
+
+
+BEST, LAST = ("last", "best"), ("last",)
+
+
+def _save(saver: checkpoint.Saver, step: int, aliases: Sequence[str] = LAST) -> None:
+    saver.save(nn.Linear(2, 2), {}, {"step": step}, aliases)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle disk", "busy disk"])
+@pytest.mark.parametrize(
+    ("keep", "saves", "left", "best"),
+    [
+        (1, (BEST, LAST, LAST), {1, 3}, 1),
+        (1, (BEST, BEST, LAST, BEST), {4}, 4),
+        (2, (LAST, BEST, LAST, LAST), {2, 3, 4}, 2),
+    ],
+)
+def test_a_busy_disk_ends_with_the_checkpoints_of_an_idle_one(
+    tmp_path: Path, busy: bool, keep: int, saves: Sequence[Sequence[str]], left: set[int], best: int
+) -> None:
+    told: list[str] = []
+    saver = checkpoint.Saver(tmp_path, keep, lambda path, aliases: told.append(path.name), "")
+    free = threading.Event()
+    saver.writer.submit(free.wait)
+    for step, aliases in enumerate(saves, 1):
+        _save(saver, step, aliases)
+        if not busy:
+            free.set()
+            saver.settle()
+    assert len([*tmp_path.glob("step-*")]) == (0 if busy else len(left))
+    free.set()
+    saver.settle()
+    names = {f"step-{step:08d}" for step in left}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "best", "last"}
+    assert (tmp_path / "best").resolve().name == f"step-{best:08d}"
+    assert (tmp_path / "last").resolve().name == f"step-{len(saves):08d}"
+    assert set(told) == names if busy else len(told) == len(saves)  # what was passed over has no name to tell
+
+
+def test_what_waits_for_the_disk_is_recovered_when_the_process_is_killed(tmp_path: Path) -> None:
+    saver = checkpoint.Saver(tmp_path, 1, lambda path, aliases: None, "")
+    free = threading.Event()
+    saver.writer.submit(free.wait)
+    for step in (1, 2):
+        _save(saver, step)
+    checkpoint.recover(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"step-00000001", "step-00000002"}
+    free.set()
+    with pytest.raises(PegboardError, match="cannot save step 2"):
+        saver.settle()
+
+
+def test_a_checkpoint_that_the_disk_refuses_is_told_by_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    saver = checkpoint.Saver(tmp_path, 1, lambda path, aliases: None, "")
+    monkeypatch.setattr(checkpoint, "_sync", full)
+    _save(saver, 7)
+    saver.commits[0].exception()  # wait for it
+    with pytest.raises(PegboardError, match="cannot save step 7 .*No space left"):
+        _save(saver, 8)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_no_more_than_a_few_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = checkpoint.Saver(tmp_path, 9, lambda path, aliases: None, "")
+    free, settle, settled = threading.Event(), saver.settle, list[int]()
+
+    def noted() -> None:
+        free.set()
+        settled.append(saver.newest)
+        settle()
+
+    monkeypatch.setattr(saver, "settle", noted)
+    saver.writer.submit(free.wait)
+    for step in range(checkpoint.MOST_WAITING + 1):
+        _save(saver, step)
+    assert settled == [checkpoint.MOST_WAITING - 1]
+    _save(saver, checkpoint.MOST_WAITING)  # the same step again would write where the thread reads
+    assert settled == [checkpoint.MOST_WAITING - 1, checkpoint.MOST_WAITING]
+    settle()
+    assert len([*tmp_path.glob("step-*")]) == checkpoint.MOST_WAITING + 1

@@ -17,6 +17,7 @@ from pegboard import (
     Masked,
     ObjectivePart,
     PegboardError,
+    Resident,
     Tokens,
     Trick,
     Values,
@@ -263,3 +264,15 @@ def test_the_record_names_what_the_trick_overrides():
 
 def test_the_light_module_imports_neither_torch_nor_numpy():
     assert not loaded("import pegboard_label_smoothing as p; p.pegboard_regularizers()")
+
+
+@pytest.mark.parametrize("fields", [{"epsilon": 0.1}, {"confusion": MATRIX}])
+@pytest.mark.parametrize("padding", [-1, 0])
+@pytest.mark.parametrize("labels", [[2, 1, 2], [2, 0, 1], [1, -100, 2]])
+def test_data_that_was_looked_at_gives_the_same_targets(fields, padding, labels):
+    spec = Classes(3) if padding < 0 else Tokens(3, 1, padding=padding)
+    target = torch.tensor(labels)
+    asked, prepared = trick(spec, **fields), trick(spec, **fields)
+    prepared.prepare(Resident([torch.zeros(3, 4)], target), 2)
+    assert prepared.whole == all(label >= 0 and label != padding for label in labels)
+    assert torch.equal(prepared.edit_target(target), asked.edit_target(target))

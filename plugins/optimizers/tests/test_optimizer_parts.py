@@ -12,7 +12,7 @@ import pytest
 import torch
 from light import loaded
 from pegboard import Context, Facts, Optimizer, PegboardError
-from pegboard_optimizers import configs, factories
+from pegboard_optimizers import configs, factories, functional
 from torch import nn
 
 PARTS = {p.name: p for p in pegboard_optimizers.pegboard_optimizers() if isinstance(p, Optimizer)}
@@ -179,6 +179,33 @@ def test_kernels_change_the_speed_and_not_the_result(name, kernels):
     assert optimizer.defaults["foreach"] == (kernels == "foreach") and not optimizer.defaults.get("fused")
     for a, b in zip(auto, train(other, optimizer, 5), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_the_kernel_counts_for_all_parameters_at_once_and_for_each_after_a_graph(name):
+    mine, theirs = network(), network()
+    ours, reference = (build(name, [{"params": list(m.parameters())}]) for m in (mine, theirs))
+    train(mine, ours, 1)
+    expected = train(theirs, reference, 8)
+    x, y = data()
+
+    def moved(update, times):
+        for _ in range(times):
+            grads = torch.autograd.grad((mine(x) - y).square().mean(), list(mine.parameters()))
+            update(list(grads), [group["lr"] for group in ours.param_groups])
+
+    update = functional(ours, False)
+    moved(update, 4)
+    steps = [ours.state[p]["step"] for p in mine.parameters()]
+    assert len({step.untyped_storage().data_ptr() for step in steps}) == 1
+    ours.load_state_dict(copy.deepcopy(ours.state_dict()))  # as a run that is resumed
+    update = functional(ours, False)
+    functional(ours, True)  # a graph that changes them has to have them apart
+    steps = [ours.state[p]["step"] for p in mine.parameters()]
+    assert len({step.untyped_storage().data_ptr() for step in steps}) == len(steps)
+    moved(update, 3)
+    assert {float(ours.state[p]["step"]) for p in mine.parameters()} == {8.0}
+    assert same(list(mine.parameters()), expected)
 
 
 def parameters(*types):

@@ -10,6 +10,13 @@ from torch import Tensor
 from ..contracts import Batch
 
 
+def pick(x: Tensor, index: Tensor) -> Tensor:
+    """The rows of a tensor that have these numbers, in the layout that it has."""
+    if x.is_contiguous() and index.device == x.device:  # whole rows are copied, not number by number
+        return x.index_select(0, index)
+    return x[index]
+
+
 class Resident:
     """Samples as tensors whose first axis counts them."""
 
@@ -26,9 +33,9 @@ class Resident:
         return self._size
 
     def gather(self, index: Tensor) -> Batch:
-        inputs = tuple([x[index] for x in self.inputs])
-        target = None if self.target is None else self.target[index]
-        weight = None if self.weight is None else self.weight[index]
+        inputs = tuple([pick(x, index) for x in self.inputs])
+        target = None if self.target is None else pick(self.target, index)
+        weight = None if self.weight is None else pick(self.weight, index)
         return Batch(inputs, target, weight, index)
 
     def to(self, device: str) -> Resident:

@@ -13,11 +13,12 @@ import json
 import os
 import shutil
 import zipfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
@@ -28,6 +29,7 @@ from ..errors import PegboardError
 
 FORMAT = 1
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+MOST_WAITING = 4  # checkpoints that take room on the disk besides those that are kept
 LONGEST = 64 * 2**20  # bytes of a manifest
 NESTED = ("state_dict", "model")  # keys below which a file of torch's may have the weights
 WRAPPED = "module."  # before every name of a model that was wrapped to train on several devices
@@ -69,11 +71,20 @@ def commit(part: Path) -> Path:
     return final
 
 
-class Saver:
-    """Saves the checkpoints of a run one after the other, and waits for the disk in a thread of its own.
+class Waiting(NamedTuple):
+    """A checkpoint that is complete and has not its name yet."""
 
-    Syncing takes longer than a small epoch. Whoever needs what was saved under its name calls `settle`;
-    a failure is raised there, or by the next save.
+    part: Path
+    step: int
+    aliases: tuple[str, ...]
+
+
+class Saver:
+    """Writes the checkpoints of a run, and lets a thread of its own wait for the disk and name them.
+
+    Syncing takes longer than a small epoch. What waits for it is complete, so a process killed now loses
+    nothing; and what a later one takes the place of while it waits need not be synced any more. Whoever needs
+    what was saved under its name calls `settle`; a failure is raised there, or by the next save.
     """
 
     def __init__(
@@ -81,30 +92,45 @@ class Saver:
     ) -> None:
         self.folder, self.keep, self.saved, self.go_on = folder, keep, saved, go_on
         self.writer = ThreadPoolExecutor(1, "save")
-        self.waiting: tuple[int, Future[None]] | None = None  # a step, and the end of its save
+        self.waiting: deque[Waiting] = deque()  # for the thread to begin with them
+        self.newest = -1  # step that was written last
+        self.commits: deque[Future[None]] = deque()
 
     def save(
         self, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any], aliases: Sequence[str]
     ) -> None:
         """Write a checkpoint to which the aliases will point."""
-        self.settle()
-        with self._telling(manifest["step"]):
+        step = manifest["step"]
+        if step == self.newest or len(self.waiting) >= MOST_WAITING:
+            self.settle()
+        while self.commits and self.commits[0].done():
+            self.commits.popleft().result()
+        with self._telling(step):
             part = write(self.folder, model, state, manifest)
-        self.waiting = manifest["step"], self.writer.submit(self._commit, part, aliases)
+        self.newest = step
+        self.waiting.append(Waiting(part, step, tuple(aliases)))
+        self.commits.append(self.writer.submit(self._commit))
 
-    def _commit(self, part: Path, aliases: Sequence[str]) -> None:
-        path = commit(part)
-        for alias in aliases:
-            point(self.folder, alias, path)
-        prune(self.folder, self.keep, path)
-        self.saved(path, aliases)
+    def _commit(self) -> None:
+        """Sync and name what waits, in the order in which it was written."""
+        waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
+        for place, one in enumerate(waiting):
+            later = waiting[place + 1 :]
+            aliases = [a for a in one.aliases if not any(a in other.aliases for other in later)]
+            if not aliases and len(later) >= self.keep:
+                shutil.rmtree(one.part, ignore_errors=True)
+                continue
+            with self._telling(one.step):
+                path = commit(one.part)
+                for alias in aliases:
+                    point(self.folder, alias, path)
+                prune(self.folder, self.keep, path)
+            self.saved(path, one.aliases)
 
     def settle(self) -> None:
         """Wait until what was saved is on the disk under its name."""
-        if self.waiting is not None:
-            (step, future), self.waiting = self.waiting, None
-            with self._telling(step):
-                future.result()
+        while self.commits:
+            self.commits.popleft().result()
 
     @contextmanager
     def _telling(self, step: int) -> Iterator[None]:
@@ -177,7 +203,7 @@ def history(folder: Path) -> list[Path]:
 
 
 def prune(folder: Path, keep: int, newest: Path) -> None:
-    """Remove all but `newest`, the checkpoints before it up to `keep`, and the best, and what was left over.
+    """Remove all but `newest`, the checkpoints before it up to `keep`, and the best.
 
     Later steps than `newest` are damaged: the run was resumed from before them. They do not count.
     """
@@ -185,7 +211,6 @@ def prune(folder: Path, keep: int, newest: Path) -> None:
     for path in [p for p in history(folder) if p.name <= newest.name][keep:]:
         if path.resolve() != best:
             _discard(path)
-    _sweep(folder)
 
 
 def digest(path: Path) -> str:

@@ -7,14 +7,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import IO, Any
 
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
 LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
+DRAW_EVERY = 0.25  # seconds between two pictures of a bar, each of which takes milliseconds
 
 
 class _Stream(RichConsole):
@@ -37,6 +39,7 @@ class Console:
         self._started, self._first, self._shown = time.monotonic(), 0, 0.0
         self._figures = ""
         self._total: int | None = None
+        self._step = 0
 
     def say(self, text: str) -> None:
         if not self.quiet:
@@ -51,33 +54,43 @@ class Console:
 
     def start(self, total: int, done: int = 0) -> None:
         """Begin to show progress through `total` steps."""
-        self._started, self._first, self._total = time.monotonic(), done, total
+        self._started, self._first, self._total, self._step = time.monotonic(), done, total, done
         if self.live:
-            rate, figures = TextColumn("{task.fields[rate]}"), TextColumn("{task.description}")
-            columns = (BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), figures)
-            self._bar = Progress(*columns, console=self.rich)
-            self._bar.add_task("", total=total, completed=done, rate="")
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
+            self._bar = Progress(*columns, console=self.rich, auto_refresh=False)
+            self._bar.add_task("", total=total, completed=done)
             self._bar.start()
+            self._shown = time.monotonic()
 
     def advanced(self, step: int) -> None:
-        rate = (step - self._first) / max(time.monotonic() - self._started, 1e-9)
+        now, every = time.monotonic(), LINE_EVERY if self._bar is None else DRAW_EVERY
+        self._step = step
+        if now - self._shown > every or step == self._total:
+            self._shown = now
+            self._show()
+
+    def _show(self) -> None:
+        """How far it is, as a bar or a line."""
+        step, seconds = self._step, max(time.monotonic() - self._started, 1e-9)
+        rate = (step - self._first) / seconds
+        text = f"{rate:.0f} {self.unit}s/s"
+        if self._total is not None and rate:
+            text += f", {_duration((self._total - step) / rate)} left"
+        text = f"{text}  {self._figures}".rstrip()
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=step, rate=f"{rate:.0f} {self.unit}s/s")
-        elif time.monotonic() - self._shown > LINE_EVERY or step == self._total:
-            self._shown = time.monotonic()
-            left = "" if self._total is None else f", {(self._total - step) / max(rate, 1e-9):.0f} s left"
-            done = f"{self.unit} {step}/{self._total}  {rate:.0f} {self.unit}s/s"
-            self.say(f"{done}{left}  {self._figures}".rstrip())
+            self._bar.update(self._bar.task_ids[0], completed=step, description=text)
+            self._bar.refresh()
+        else:
+            self.say(f"{self.unit} {step}/{self._total}  {text}")
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """Remember the newest figures and show them beside the bar."""
+        """Remember the newest figures, which are shown beside the bar."""
         shown = {k: v for k, v in row.items() if k not in ("step", "lr")}
         self._figures = "  ".join(f"{k} {number(v)}" for k, v in shown.items())
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], description=self._figures)
 
     def stop(self) -> None:
         if self._bar is not None:
+            self._show()
             self._bar.stop()
             self._bar = None
 
@@ -110,6 +123,10 @@ def working(total: int, unit: str) -> Iterator[Callable[[int], None]]:
         yield console.advanced
     finally:
         console.stop()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else str(timedelta(seconds=round(seconds)))
 
 
 def number(value: Any) -> str:

@@ -29,16 +29,19 @@ def smooth_labels(target: Tensor, classes: int, epsilon: float) -> Tensor:
     return rest.scatter(-1, place, counts * (1 - epsilon + epsilon / classes))
 
 
-def confuse_labels(target: Tensor, confusion: Tensor) -> Tensor:
+def confuse_labels(target: Tensor, confusion: Tensor, whole: bool = False) -> Tensor:
     """Replace each class by its row of `confusion` (classes, classes), whose rows sum to 1.
 
     `target` is int64 indices (...) or floats (..., classes); the result is floats (..., classes).
-    A place that is ignored, index -100 or a row of zeros, becomes or stays a row of zeros.
+    A place that is ignored, index -100 or a row of zeros, becomes or stays a row of zeros; `whole`
+    says that there is none such.
     """
     if target.is_floating_point():
         return target @ confusion.to(target.dtype)
-    ignored = target == IGNORED
     # Unlike indexing, a lookup takes -1 for the mistake it is, not for the last class.
+    if whole:
+        return torch.embedding(confusion, target)
+    ignored = target == IGNORED
     rows = torch.embedding(confusion, target.masked_fill(ignored, 0))
     return rows.masked_fill_(ignored.unsqueeze(-1), 0.0)
 

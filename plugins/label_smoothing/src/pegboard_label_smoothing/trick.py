@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import torch
-from pegboard import Labels, PegboardError, Spec, Tokens, Trick
+from pegboard import Labels, PegboardError, Resident, Spec, Tokens, Trick
 from torch import Tensor
 
 from . import LabelNoise, LabelSmoothing, identity, strength
@@ -39,9 +39,16 @@ class LabelSmoothingTrick(Trick):
         else:
             self.idle = self.epsilon == 0
             self.classes = 2 if self.binary or self.idle else _classes(target)
+        self.whole = False  # whether every place is known to count
         self.rows: Tensor | None = None  # of each class, where they are few
         if self.confusion is None and not self.idle and not self.binary and self.classes <= MOST:
             self.rows = smooth_labels(torch.arange(self.classes), self.classes, self.epsilon).to(device)
+
+    def prepare(self, train: Resident, size: int) -> None:
+        """See once whether every place counts, which a step then need not ask."""
+        target = train.target
+        if target is not None and not target.is_floating_point():
+            self.whole = bool(((target >= 0) & (target != self.padding)).all())
 
     def edit_target(self, target: Tensor) -> Tensor:
         if self.idle:
@@ -50,12 +57,12 @@ class LabelSmoothingTrick(Trick):
             if self.confusion is not None:
                 return confuse_binary(target, self.confusion)
             return smooth_binary(target, self.epsilon)
-        if self.padding >= 0 and not target.is_floating_point():
+        if self.padding >= 0 and not self.whole and not target.is_floating_point():
             target = target.masked_fill(target == self.padding, IGNORED)
         if self.confusion is not None:
-            return confuse_labels(target, self.confusion)
+            return confuse_labels(target, self.confusion, self.whole)
         if self.rows is not None and not target.is_floating_point():
-            return confuse_labels(target, self.rows)
+            return confuse_labels(target, self.rows, self.whole)
         return smooth_labels(target, self.classes, self.epsilon)
 
     def formula(self, loss: str) -> str:

@@ -96,7 +96,7 @@ def _traced(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | 
         return None
     for p in params:  # counts and factors that live on another device would have to be waited for
         state = optimizer.state.get(p, {})
-        state.update({k: v.to(p.device) for k, v in state.items() if isinstance(v, Tensor)})
+        state.update({k: _own(v.to(p.device)) for k, v in state.items() if isinstance(v, Tensor)})
     lists = _lists(optimizer, group)
     options = {**group, "has_complex": False, "foreach": not isinstance(optimizer, WITHOUT_FOREACH),
                "capturable": True, "fused": False}  # fmt: skip
@@ -121,6 +121,19 @@ def _traced(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | 
     return update
 
 
+def _own(value: Tensor) -> Tensor:
+    """A tensor that shares its memory with no other, which a graph that changes both could not see."""
+    return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
+
+
+def _join_counts(optimizer: torch.optim.Optimizer, params: Sequence[Tensor]) -> Tensor:
+    """The steps that each parameter made, as one tensor to count in; the states have views of it."""
+    counts = torch.stack([optimizer.state[p]["step"] for p in params])
+    for p, count in zip(params, counts.unbind(), strict=True):
+        optimizer.state[p]["step"] = count
+    return counts
+
+
 def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | None:
     """The kernel itself, where the group uses it and its tensors are of one kind."""
     params = group["params"]
@@ -135,10 +148,21 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
         kernel = torch._fused_adamw_ if isinstance(optimizer, torch.optim.AdamW) else torch._fused_adam_
         (beta1, beta2), eps, amsgrad = group["betas"], group["eps"], group["amsgrad"]
         means, squares, largest, steps = lists
+        counts, one, own = (
+            _join_counts(optimizer, params),
+            torch.ones_like(steps[0]),
+            optimizer.state[params[0]],
+        )
+        steps = joined = [optimizer.state[p]["step"] for p in params]
 
         def update_adam(grads: list[Tensor], rate: Rate) -> None:
+            nonlocal steps
             found = getattr(optimizer, "found_inf", None)
-            torch._foreach_add_(steps, 1)
+            if own["step"] is joined[0]:
+                counts.add_(one)
+            else:  # a graph has taken them apart since
+                steps = [optimizer.state[p]["step"] for p in params]
+                torch._foreach_add_(steps, 1)
             kernel(
                 tensors, grads, means, squares, largest, steps, lr=rate, beta1=beta1, beta2=beta2,
                 weight_decay=decay, eps=eps, amsgrad=amsgrad, maximize=maximize, found_inf=found,
