@@ -21,6 +21,7 @@ from pegboard.registry import Entry
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.exc import InvalidCxxCompiler
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -152,6 +153,21 @@ def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
     gap, made = pair(tried(entry, shelf), tmp_path, epochs=None, steps=6, accumulate=1)
     assert gap <= 1e-5
     assert made["level"] == "model" and re.match(ALONE[name], made["why"]), made["why"]
+
+
+def test_a_graph_draws_the_random_numbers_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler is told to take apart is taken apart; the rest of its work is left out."""
+
+    def apart_alone(graph: Any, inputs: Any, decompositions: Any, **options: Any) -> Any:
+        assert options["config_patches"]["fallback_random"]
+        taken = aot_autograd(fw_compiler=lambda made, inputs: made.forward, decompositions=decompositions)
+        return taken(graph, inputs)
+
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", apart_alone)
+    gap, made = pair(odd(regularizers={"dropout": {"p": 0.5}}), tmp_path)
+    assert (made["level"], made["why"]) == ("step", "")
+    assert gap <= 1e-5
 
 
 @pytest.mark.parametrize("how", ["counter", "toggle", "list", "deque", "tensors"])

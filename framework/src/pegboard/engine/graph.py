@@ -59,7 +59,7 @@ class Graph:
             )
         assigns = assignments()
         inner: Any
-        with _torchs_pooling(inputs) as decompositions:
+        with _torchs_pooling(inputs, self.options) as decompositions:
             try:
                 inner = compile_fx(graph, inputs, config_patches=self.options, decompositions=decompositions)
             except Exception:  # some kernels cannot be called from C++
@@ -110,12 +110,14 @@ class Graph:
 
 
 @contextmanager
-def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[dict[Any, Callable[..., Any]] | None]:
+def _torchs_pooling(
+    inputs: Sequence[Any], options: dict[str, Any]
+) -> Iterator[dict[Any, Callable[..., Any]] | None]:
     """On the CPU, max pooling by torch's own kernels: those of the compiler take three times as long.
 
     Gives the operations that the compiler is to take apart, None for its usual ones.
     """
-    from torch._inductor import decomposition, lowering
+    from torch._inductor import config, decomposition, lowering
 
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
         yield None
@@ -125,8 +127,10 @@ def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[dict[Any, Callable[..., A
     pooling = (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default)
     before = {op: known[op] for op in pooling if op in known}
     known.update({op: fallback(op, add_to_fallback_set=False) for op in before})
+    with config.patch(options):  # which say whether random numbers are taken apart too
+        usual = decomposition.select_decomp_table()
     try:
-        yield {op: rule for op, rule in decomposition.select_decomp_table().items() if op not in before}
+        yield {op: rule for op, rule in usual.items() if op not in before}
     finally:
         known.update(before)
 
