@@ -232,6 +232,10 @@ HARD: dict[str, dict[str, Any]] = {
         "data": {"name": "partner", "batch_size": 5},
         "trainer": {"accumulate": 3, "ema": 0.9, "clip": 0.1},
     },
+    "an epoch of one update, of odd batches": {
+        "data": {"name": "partner", "batch_size": 24},
+        "trainer": {"accumulate": 4},
+    },
     "two players": {
         "data": {"name": "points", "batch_size": 8},
         "objective": {"name": "guess", "players": 2},
