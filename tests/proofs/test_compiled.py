@@ -16,13 +16,14 @@ import pytest
 import torch
 import yaml
 from pegboard.engine import checkpoint
-from pegboard.engine.graph import Graph
+from pegboard.engine.graph import Graph, tracing
 from pegboard.registry import Entry
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.exc import InvalidCxxCompiler
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 pytestmark = pytest.mark.usefixtures("lean")
 KINDS = ("regularizer", "objective", "model", "optimizer", "schedule", "dataset")
@@ -282,6 +283,19 @@ def test_without_a_compiler_the_run_goes_on_and_says_so(
     gap, made = pair(odd(), tmp_path)
     assert gap == 0
     assert made["level"] == "off" and made["why"].startswith("No working C++ compiler found"), made
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_graphs_are_kept_in_the_cache_of_a_person_who_has_one(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / ("cache" if writable else "file")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", default_cache_dir())  # put back afterwards
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    with tracing():
+        found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert found == (place / "pegboard" / "compiled" if writable else Path(default_cache_dir()))
 
 
 @pytest.mark.prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,11 @@ def tracing() -> Iterator[None]:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR", default_cache_dir()) == default_cache_dir():
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache_folder())  # torch's own does not outlive a reboot
+        with suppress(OSError, RuntimeError):  # nobody's home, or one that cannot be written: torch's own
+            folder = cache_folder()
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     with torch._dynamo.config.patch(trace_autograd_ops=True):
         yield
 
