@@ -129,3 +129,24 @@ def test_compiled_steps_are_one_row(given: Config, tmp_path: Path, monkeypatch: 
     assert rows["compiled step"] + rows["step, not compiled"] == 6
     assert rows["making graphs"] == 1 and "backward" not in rows
     assert sum(row["share"] for row in times(folder)["parts"]) == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("how", ["auto", "step"])
+def test_steps_that_do_not_become_graphs_are_told_in_their_parts(
+    how: str, given: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because it does not pay in so short a run, or because of an optimizer without a functional form."""
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **options: graph)
+    trainer = {**TRAINER, "compile": how, "steps": 40}
+    asked = {
+        **given,
+        "trainer": trainer,
+        "optimizer": {"name": "lbfgs" if how == "step" else "sgd", "lr": 0.1},
+    }
+    run = pegboard.train(asked, root=tmp_path, quiet=True, profile=True)
+    assert run.summary["compiled"]["level"] == ("off" if how == "auto" else "model")
+    rows = {row["part"]: row["calls"] for row in times(run.folder)["parts"]}
+    parts = {part for part in acting(asked) if how == "auto" or not part.startswith("hang ")}
+    assert {"data", "forward and loss of model", "backward", "update", "clip", *parts} <= rows.keys()
+    assert rows["update"] + rows.get("step, not compiled", 0) == 40
+    assert rows["data"] == rows["update"] * 2

@@ -16,12 +16,14 @@ import pytest
 import torch
 import yaml
 from pegboard.engine import checkpoint
-from pegboard.engine.graph import Graph
+from pegboard.engine.graph import Graph, tracing
 from pegboard.registry import Entry
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.exc import InvalidCxxCompiler
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 pytestmark = pytest.mark.usefixtures("lean")
 KINDS = ("regularizer", "objective", "model", "optimizer", "schedule", "dataset")
@@ -154,6 +156,21 @@ def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
     assert made["level"] == "model" and re.match(ALONE[name], made["why"]), made["why"]
 
 
+def test_a_graph_draws_the_random_numbers_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the compiler is told to take apart is taken apart; the rest of its work is left out."""
+
+    def apart_alone(graph: Any, inputs: Any, decompositions: Any, **options: Any) -> Any:
+        assert options["config_patches"]["fallback_random"]
+        taken = aot_autograd(fw_compiler=lambda made, inputs: made.forward, decompositions=decompositions)
+        return taken(graph, inputs)
+
+    torch._dynamo.reset()
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", apart_alone)
+    gap, made = pair(odd(regularizers={"dropout": {"p": 0.5}}), tmp_path)
+    assert (made["level"], made["why"]) == ("step", "")
+    assert gap <= 1e-5
+
+
 @pytest.mark.parametrize("how", ["counter", "toggle", "list", "deque", "tensors"])
 @pytest.mark.usefixtures("only_traced")
 def test_state_in_python_is_never_frozen_into_a_graph(how: str, tmp_path: Path) -> None:
@@ -216,6 +233,10 @@ HARD: dict[str, dict[str, Any]] = {
         "data": {"name": "partner", "batch_size": 5},
         "trainer": {"accumulate": 3, "ema": 0.9, "clip": 0.1},
     },
+    "an epoch of one update, of odd batches": {
+        "data": {"name": "partner", "batch_size": 24},
+        "trainer": {"accumulate": 4},
+    },
     "two players": {
         "data": {"name": "points", "batch_size": 8},
         "objective": {"name": "guess", "players": 2},
@@ -262,6 +283,19 @@ def test_without_a_compiler_the_run_goes_on_and_says_so(
     gap, made = pair(odd(), tmp_path)
     assert gap == 0
     assert made["level"] == "off" and made["why"].startswith("No working C++ compiler found"), made
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_graphs_are_kept_in_the_cache_of_a_person_who_has_one(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / ("cache" if writable else "file")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", default_cache_dir())  # put back afterwards
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+    with tracing():
+        found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert found == (place / "pegboard" / "compiled" if writable else Path(default_cache_dir()))
 
 
 @pytest.mark.prove

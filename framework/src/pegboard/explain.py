@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
-from .data import padding_share, say_fold, say_where, shown_bytes
+from .data import Resident, padding_share, say_fold, say_where, shown_bytes
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
+from .engine.prepare import prepare
 from .engine.step import UNTOLD, link, turns
 from .engine.waiting import declared, looking, place, stand_ins, telling
 from .errors import PegboardError
@@ -98,6 +99,8 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = _Untold()  # type: ignore[assignment]
     start_average(assembly)
+    if meta:
+        _prepare(assembly, batch)
     with _hooks(assembly, cost.events.append), stand_ins(assembly) if meta else nullcontext():
         updates = []
         for player in turns(assembly.kits)[-1]:
@@ -118,6 +121,14 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
                     update(batches[:1], 1)
     cost.flops = counter.get_total_flops()
     return cost
+
+
+def _prepare(assembly: Assembly, batch: Batch) -> None:
+    """Tricks that look at all samples before the first step do so, that a step costs what it will."""
+    splits = assembly.plan.splits
+    if splits is None or isinstance(splits.train, Resident):  # data that was not read is taken to have room
+        with suppress(RuntimeError, TypeError):  # one that needs numbers acts in every step, as it also can
+            prepare(assembly, Resident(batch.inputs, batch.target))
 
 
 def _recorded(events: list[str], inside: list[str], plan: Plan, kit: PlayerKit, name: str, call: Any) -> Any:

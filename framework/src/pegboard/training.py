@@ -6,8 +6,8 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from .loading import DATA, load_into, read_saved
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
 from .provenance import provenance
-from .report.console import Console
+from .report.console import Console, working
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
 from .run import MetricsFile, claimed, make_folder, new_name, signals, write_json
@@ -62,6 +62,10 @@ class Following:
 
     def note(self, text: str) -> None:
         self.console.say(text)
+
+    def working(self, total: int, unit: str) -> AbstractContextManager[Callable[[int], None]]:
+        """A progress bar for what comes before the first step; takes how much is done."""
+        return nullcontext(lambda done: None) if self.console.quiet else working(total, unit)
 
     def epoch_ended(self, loop: Loop) -> None:
         """A picture of what the model generates by now, where one is due."""

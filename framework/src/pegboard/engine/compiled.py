@@ -183,7 +183,7 @@ class Graphs:
         loop, gather, cycle = self.loop, self.loop.train.gather, len(self.loop.turns)
         rates = [self._rates(player, step, len(groups)) for player in range(len(self.updates))]
         index: Sequence[Tensor] | None = None
-        if isinstance(loop.train, Resident):
+        if isinstance(loop.train, Resident) and len(set(self.sizes)) == 1:  # else an epoch is one odd update
             numbers = torch.stack([rows for group in groups for rows in group])
             index = numbers.view(len(groups), -1, numbers.shape[-1]).unbind()
         for at, group in enumerate(groups):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +26,11 @@ def tracing() -> Iterator[None]:
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR", default_cache_dir()) == default_cache_dir():
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache_folder())  # torch's own does not outlive a reboot
+        with suppress(OSError, RuntimeError):  # nobody's home, or one that cannot be written: torch's own
+            folder = cache_folder()
+            folder.mkdir(parents=True, exist_ok=True)
+            if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     with torch._dynamo.config.patch(trace_autograd_ops=True):
         yield
 
@@ -59,7 +63,7 @@ class Graph:
             )
         assigns = assignments()
         inner: Any
-        with _torchs_pooling(inputs) as decompositions:
+        with _torchs_pooling(inputs, self.options) as decompositions:
             try:
                 inner = compile_fx(graph, inputs, config_patches=self.options, decompositions=decompositions)
             except Exception:  # some kernels cannot be called from C++
@@ -110,12 +114,14 @@ class Graph:
 
 
 @contextmanager
-def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[dict[Any, Callable[..., Any]] | None]:
+def _torchs_pooling(
+    inputs: Sequence[Any], options: dict[str, Any]
+) -> Iterator[dict[Any, Callable[..., Any]] | None]:
     """On the CPU, max pooling by torch's own kernels: those of the compiler take three times as long.
 
     Gives the operations that the compiler is to take apart, None for its usual ones.
     """
-    from torch._inductor import decomposition, lowering
+    from torch._inductor import config, decomposition, lowering
 
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
         yield None
@@ -125,8 +131,10 @@ def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[dict[Any, Callable[..., A
     pooling = (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default)
     before = {op: known[op] for op in pooling if op in known}
     known.update({op: fallback(op, add_to_fallback_set=False) for op in before})
+    with config.patch(options):  # which say whether random numbers are taken apart too
+        usual = decomposition.select_decomp_table()
     try:
-        yield {op: rule for op, rule in decomposition.select_decomp_table().items() if op not in before}
+        yield {op: rule for op, rule in usual.items() if op not in before}
     finally:
         known.update(before)
 

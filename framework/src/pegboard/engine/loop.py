@@ -10,8 +10,8 @@ import itertools
 import math
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -53,6 +53,7 @@ class Watcher(Protocol):
     def row(self, row: Mapping[str, Any]) -> None: ...
     def saved(self, path: Path, aliases: Sequence[str]) -> None: ...
     def note(self, text: str) -> None: ...
+    def working(self, total: int, unit: str) -> AbstractContextManager[Callable[[int], None]]: ...
     def epoch_ended(self, loop: Loop) -> None: ...
 
 
@@ -88,7 +89,7 @@ class Loop:
         self.progress = Progress()
         self.halt = 0  # number of a signal that asks to stop; read after every step
         start_average(assembly)
-        prepare(assembly, self.train)
+        prepare(assembly, self.train, watcher.working)
         self.linked = [link(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
         self.compiling = Compiling(self)

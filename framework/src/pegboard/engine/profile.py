@@ -54,6 +54,27 @@ class Profile:
 
         return timed
 
+    @property
+    def _whole(self) -> bool:
+        """Whether steps become graphs, as far as is known by now."""
+        return self.loop.compiling.made.level in ("step", "auto")
+
+    def _inside(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Part of a step, timed where steps are no graphs."""
+        timed = self.watch(name, call)
+
+        def either(*args: Any, **options: Any) -> Any:
+            if torch.compiler.is_compiling() or self._whole:  # in this order: no graph is to depend on us
+                return call(*args, **options)
+            return timed(*args, **options)
+
+        return either
+
+    def _outside(self, name: str, update: Callable[..., Any]) -> Callable[..., Any]:
+        """A step that is not made by a graph, timed where others are."""
+        timed = self.watch(name, update)
+        return lambda *args: (timed if self._whole else update)(*args)
+
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
         if not self._on:
@@ -104,19 +125,19 @@ class Profile:
             self.loop.watcher.note(f"profile: cannot write {folder}: {wrong.strerror or wrong}")
 
     def _attach(self) -> None:
-        """Put the clock around the parts of the loop; around whole steps, where these become graphs."""
+        """Put the clock around the parts of the loop; around whole steps, as long as these become graphs."""
         loop = self.loop
-        whole = loop.settings.trainer.compile in ("step", "auto")
-        if not whole:
-            loop.linked = [link(loop.assembly, kit, loop.precision, self.watch) for kit in loop.assembly.kits]
-        if loop.settings.trainer.compile == "off":
+        loop.linked = [link(loop.assembly, kit, loop.precision, self._inside) for kit in loop.assembly.kits]
+        if loop.settings.trainer.compile != "model":
             self._watch_hung()
         updates = [linked.update for linked in loop.linked]
-        if whole:
-            updates = [self.watch("step, not compiled", update) for update in updates]
+        if loop.settings.trainer.compile in ("step", "auto"):
+            updates = [self._outside("step, not compiled", update) for update in updates]
         counted = [self._counted(update) for update in updates]
         loop.linked = [of._replace(update=update) for of, update in zip(loop.linked, counted, strict=True)]
-        if not (whole and isinstance(loop.train, Resident)):  # which a graph reads by itself
+        if isinstance(loop.train, Resident):  # which a graph knows and reads by itself
+            vars(loop.train)["gather"] = self._inside("data", loop.train.gather)
+        else:
             loop.train = _Timed(loop.train, self.watch)
         watched = [
             (loop, "evaluate", "evaluation"),
@@ -135,7 +156,7 @@ class Profile:
         for _, peg, keys in self.loop.assembly.hung:
             for key in keys:
                 module = peg.get_submodule(key)
-                module.forward = self._in_training(module, self.watch(f"hang {key}", module.forward))
+                module.forward = self._in_training(module, self._inside(f"hang {key}", module.forward))
 
     def _in_training(self, module: nn.Module, timed: Callable[..., Any]) -> Callable[..., Any]:
         """What is timed in the forward pass of a step, and not in an evaluation."""

@@ -86,7 +86,7 @@ class DistillationTrick(Trick):
         answers = torch.cat(kept)
         if isinstance(self.target, Classes) and answers.shape[-1] > 1 and train.weight is None:
             counts = counted(answers[..., 0], train.target, self.padding)
-            if counts is None or bool(counts.all()):
+            if counts is None or counts.is_meta or bool(counts.all()):  # which on meta nobody knows
                 self.softened = soften(answers, self.temperature)
                 return
         self.answers = answers
