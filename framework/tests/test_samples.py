@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,52 @@ def test_the_same_seed_gives_the_same_bytes(pictures: Path, tmp_path: Path) -> N
     assert one == two != other and one.startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("suffix", ["svg", "pdf"])
+def test_drawn_points_are_the_same_bytes_on_another_day(
+    run: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / f"{n}.{suffix}" for n in "ab"]
+    for file, day in zip(files, ("86400", "172800"), strict=True):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", day)  # what drawing takes for the time
+        assert sample(run, "-n", "3", "-o", str(file)) == 0
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_numbers_are_unscaled_where_the_data_reads_no_tables(
+    cloudy: Make, root: Path, tmp_path: Path
+) -> None:
+    folder = pegboard.train(cloudy(data={"name": "bare", "tables": False}), root=root, quiet=True).folder
+    assert sample(folder, "-n", "5", "-o", str(tmp_path / "x.npy")) == 0
+    from pegboard.samples import draw_samples
+
+    drawn = draw_samples(trained(folder).model, 5, 0, "cpu")
+    assert numpy.allclose(numpy.load(tmp_path / "x.npy"), drawn / 2)
+
+
+def test_a_way_between_samples_needs_two(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from pegboard.generators import Generator
+
+    model = trained(run)
+    model._splits = replace(model.splits, test=pegboard.Resident([torch.zeros(1, 2)]))
+    with pytest.raises(PegboardError, match="interpolate needs two samples, and the test split has one"):
+        Generator(model).make("interpolate", 8)
+
+
+def test_a_traversal_goes_as_far_as_codes_of_the_model_do(run: Path) -> None:
+    from pegboard.generators import Generator
+
+    model = trained(run)
+    plain, _ = Generator(model).make("traverse", 8)
+    model.model.spread = lambda: (torch.tensor([5.0, 0.0, 0.0]), torch.tensor([2.0, 1.0, 1.0]))
+    far, _ = Generator(model).make("traverse", 8)
+    with torch.no_grad():
+        code = model.model.encode(model.source("test").gather(torch.arange(1)).inputs[0])
+        for made, ends in ((plain, (-3.0, 3.0)), (far, (-1.0, 11.0))):
+            for place, end in zip((0, 7), ends, strict=True):
+                code[0, 0] = end
+                assert torch.allclose(made[place], model.model.decode(code)[0], atol=1e-5)
+
+
 def test_numbers_are_those_before_scaling(run: Path, tmp_path: Path) -> None:
     for name in ("x.npy", "x.csv", "x.png"):
         assert sample(run, "-n", "5", "-o", str(tmp_path / name)) == 0
@@ -167,8 +214,21 @@ def test_a_model_without_codes_says_so(cloudy: Make, root: Path, capsys: pytest.
 def test_options_of_texts_mean_nothing_for_samples(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sample(run, "--prompt", "Once") == 2
     assert "--prompt is for models of text" in capsys.readouterr().err
-    assert sample(run, "-o", "x.doc") == 2
-    assert "found the suffix '.doc', expected .png" in capsys.readouterr().err
+    assert sample(run, "--temperature", "0") == 2
+    assert "--temperature is for models of text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [("x.doc", "found the suffix '.doc', expected .png"), ("nowhere/x.png", "there is no folder '")],
+)
+def test_a_file_that_cannot_be_is_told_before_anything_is_drawn(
+    run: Path, tmp_path: Path, file: str, said: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr("pegboard.generators.draw_samples", lambda *given: pytest.fail("drawn"))
+    assert sample(run, "-o", str(tmp_path / file)) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_run_draws_samples_at_its_end_and_every_few_epochs(cloudy: Make, root: Path) -> None:

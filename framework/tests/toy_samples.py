@@ -32,6 +32,7 @@ class Bare:
 
     pictures: bool = False  # of 4 x 4, else points in the plane
     low: float = 0.0  # added to all numbers
+    tables: bool = True  # whether it reads tables that a person wrote
 
 
 def bare_spec(config: Bare) -> DataSpec:
@@ -53,7 +54,7 @@ def build_bare(config: Bare, context: Context) -> Splits:
         train=split(48, "train"),
         val=split(16, "val"),
         test=split(16, "test"),
-        encode=lambda columns: (torch.tensor([columns["x"], columns["y"]]).T,),
+        encode=(lambda columns: (torch.tensor([columns["x"], columns["y"]]).T,)) if config.tables else None,
         columns=("x", "y"),
         invert=lambda x: (x - config.low) / 2,
     )

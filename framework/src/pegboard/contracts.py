@@ -146,6 +146,7 @@ class Player:
     `loss(model, batch)` gives the loss to descend and the output that tricks and metrics see. A
     player takes `steps` updates for every one of the player that takes fewest. Where it is not the target of
     the data that it learns, `target(batch)` gives what takes its place in the batch, for tricks and the loss.
+    Where its loss reads no target at all, `learns` is False, and tricks on targets leave it alone.
     """
 
     name: str
@@ -153,6 +154,7 @@ class Player:
     loss: Callable[[nn.Module, Batch], tuple[Tensor, Any]]
     steps: int = 1
     target: Callable[[Batch], Tensor] | None = None
+    learns: bool = True
 
 
 class Objective:

@@ -73,6 +73,8 @@ class Generator:
     def _ways(self, count: int, split: str) -> tuple[Tensor, int]:
         """A line for every pair of codes: what lies between them, evenly."""
         codes, decode = self._codes("interpolate", 2 * max(count // STEPS, 1), split)
+        if len(codes) < 2:
+            raise PegboardError(f"--kind interpolate needs two samples, and the {split} split has one")
         one, two = codes[0::2][: len(codes) // 2], codes[1::2]
         share = torch.linspace(0, 1, STEPS, device=codes.device).view(1, -1, *(1,) * (codes.dim() - 1))
         between = one.unsqueeze(1) * (1 - share) + two.unsqueeze(1) * share
@@ -89,22 +91,30 @@ class Generator:
         places = min(codes.shape[1], max(count // STEPS, 1))
         lines = codes.expand(places, STEPS, -1).clone()
         far = torch.linspace(-REACH, REACH, STEPS, device=codes.device)
+        middle, deviation = getattr(self.model, "spread", lambda: codes.new_tensor([[0.0], [1.0]]))()
+        ends = (middle + far.unsqueeze(1) * deviation).expand(STEPS, codes.shape[1])
         for place in range(places):
-            lines[place, :, place] = far
+            lines[place, :, place] = ends[:, place]
         return decode(lines.flatten(0, 1)), STEPS
+
+    def check(self, path: Path) -> None:
+        """Refuse a file that samples cannot be written to, before any is drawn."""
+        suffix = path.suffix.lower()
+        if suffix not in PICTURES + NUMBERS:
+            known = f"{', '.join(PICTURES)} for a picture, {', '.join(NUMBERS)} for numbers"
+            raise PegboardError(f"{path}: found the suffix {suffix!r}, expected {known}")
+        if not path.parent.is_dir():
+            raise PegboardError(f"{path}: there is no folder {str(path.parent)!r} to write it to")
 
     def write(self, x: Tensor, path: Path, columns: int | None = None) -> None:
         """A picture or the numbers, by the suffix; numbers are those of the data before it was scaled."""
-        suffix, codec = path.suffix.lower(), self.trained.codec
-        invert = None if codec is None else codec.invert
-        known = f"{', '.join(PICTURES)} for a picture, {', '.join(NUMBERS)} for numbers"
-        if suffix in PICTURES:
-            if not write_picture(x, self.spec, path, self.trained.plan.settings.name, invert, None, columns):
-                raise PegboardError(f"samples that are {self.spec} have no picture: expected .npy or .csv")
-        elif suffix in NUMBERS:
+        self.check(path)
+        codec = self.trained.codec
+        invert = self.trained.splits.invert if codec is None else codec.invert
+        if path.suffix.lower() in NUMBERS:
             self._numbers(x if invert is None else invert(x), path)
-        else:
-            raise PegboardError(f"{path}: found the suffix {suffix!r}, expected {known}")
+        elif not write_picture(x, self.spec, path, self.trained.plan.settings.name, invert, None, columns):
+            raise PegboardError(f"samples that are {self.spec} have no picture: expected .npy or .csv")
 
     def _numbers(self, x: Tensor, path: Path) -> None:
         if path.suffix.lower() == ".npy":

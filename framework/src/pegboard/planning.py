@@ -24,6 +24,7 @@ from .contracts import Objective, Player, Splits, Update
 from .data import Sampler, cut_splits, padded_splits
 from .errors import PegboardError
 from .parts import Context
+from .players import check_players
 from .registry import Entry
 from .regularizer import ROLES, Placed, Trick, Use, order
 from .rng import key_seed
@@ -268,7 +269,7 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
         assembly.channels_last = True
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     players = objective.players(model)
-    _check_players(settings, [p.name for p in players])
+    check_players(settings, players)
     assembly.kits = [_kit(assembly, player, context) for player in players]
     return assembly
 
@@ -332,7 +333,7 @@ def _owners(plan: Plan, model: nn.Module, objective: Callable[[], Objective]) ->
     if not any(hanging):
         return {}
     players = objective().players(model)
-    _check_players(plan.settings, [p.name for p in players])
+    check_players(plan.settings, players)
     homes = {p.name: [name.split(".") for name, _ in p.parameters] for p in players}
 
     def near(peg: Sequence[str], player: str) -> int:
@@ -377,15 +378,6 @@ def _hang(
                 + (f"\n  choose from them: regularizers.{key}.sites=[{sites[0]}]" if sites else "")
             )
     return found
-
-
-def _check_players(settings: Settings, names: list[str]) -> None:
-    named = {f"regularizers.{k}.players": c.players for k, c in settings.regularizers.items()}
-    named["optimizer.players"] = tuple(settings.player_optimizers)
-    for path, wanted in named.items():
-        for name in wanted:
-            if name not in names:
-                raise PegboardError(f"{path} names {name!r}, but the players are {', '.join(names)}")
 
 
 def _kit(assembly: Assembly, player: Player, context: Callable[[str], Context]) -> PlayerKit:

@@ -196,6 +196,37 @@ def test_where_nobody_is_told_labels_smoothing_says_so(variant: str) -> None:
         pegboard.plan(given)
 
 
+def test_a_trick_on_targets_for_the_player_that_learns_none_says_so() -> None:
+    given = config(regularizers={"label_smoothing": {"players": ["generator"]}})
+    with pytest.raises(
+        PegboardError, match="edits targets, and none is learned by generator; .* discriminator"
+    ):
+        pegboard.plan(given).explain()
+    both = pegboard.plan(config(regularizers={"label_smoothing": {}})).explain()
+    assert both.count("  edit_target label_smoothing") == 1
+
+
+def test_every_wrong_player_is_told_at_once() -> None:
+    given = config(regularizers={"dropout": {"players": ["generatr"]}, "weight_decay": {"players": ["xx"]}})
+    given["optimizer"]["players"] = {"discriminater": {"lr": 1e-3}}
+    with pytest.raises(PegboardError) as caught:
+        pegboard.plan(given).explain()
+    lines = str(caught.value).splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "regularizers.dropout.players",
+        "regularizers.weight_decay.players",
+        "optimizer.players",
+    ]
+    assert lines[0].endswith("; did you mean 'generator'?") and lines[1].endswith("discriminator, generator")
+
+
+def test_both_names_of_the_discriminators_loss_are_one_number(root: Path) -> None:
+    given = config(data={"name": "ring", "samples": 100, "batch_size": 7, "eval_batch_size": 7})
+    with lean():
+        figures = pegboard.train(given, root=root, quiet=True).summary["figures"]
+    assert figures["test/loss"] == pytest.approx(figures["test/discriminator_loss"], rel=1e-5)
+
+
 def test_tricks_touch_the_players_that_they_name() -> None:
     given = config(
         regularizers={

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ MODELS: dict[str, dict[str, Any]] = {
 NETWORKS = [name for name in MODELS if name not in ("pca", "hopfield")]
 
 
-def config(model: str, **nodes: Any) -> dict[str, Any]:
+def config(model: str, /, **nodes: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "seed": 1,
         "data": {"name": "digits", "limit": 64, "batch_size": 32},
@@ -101,6 +102,44 @@ def test_pictures_too_small_for_the_layers_are_told() -> None:
         pegboard.plan(given)
 
 
+@pytest.mark.parametrize(
+    ("model", "fields", "said"),
+    [
+        ("autoencoder", {"corrupt": 1.0}, "model.corrupt\n.*a mask of 1 leaves nothing of a sample"),
+        ("flow", {"coupling": "spline", "bins": 1000}, "model.bins\n.*found 1000"),
+    ],
+)
+def test_fields_with_which_nothing_is_left_are_told(model: str, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(PegboardError, match=said):
+        pegboard.plan(config(model, model={"name": model, **fields}))
+    pegboard.plan(config("autoencoder", model={"name": "autoencoder", "corrupt": 2.0, "corruption": "noise"}))
+
+
+@pytest.mark.parametrize("loss", ["squared", "bernoulli"])
+def test_the_plan_says_which_loss_a_reconstruction_has(loss: str) -> None:
+    given = config("autoencoder", objective={"name": "reconstruction", "sparse": 0.5})
+    given["model"]["loss"] = loss
+    text = pegboard.plan(given).explain()
+    shown = "mean((f(x) - x)^2)" if loss == "squared" else "-mean(x log f(x) + (1 - x) log(1 - f(x)))"
+    assert f"\n  {shown} + 0.5 mean |code|\n" in text
+
+
+def test_a_traversal_of_components_goes_as_far_as_the_data(root: Path) -> None:
+    from pegboard.generators import Generator
+    from pegboard.inference import Trained
+
+    given = config("pca", data={"name": "iris", "normalize": "none", "batch_size": 16})
+    with lean():
+        trained = Trained(pegboard.train(given, root=root, quiet=True).folder, device="cpu")
+    made, _ = Generator(trained).make("traverse", 8)
+    source = trained.source("train")
+    with torch.no_grad():
+        codes = trained.model.encode(source.gather(torch.arange(len(source))).inputs[0])
+        reached = trained.model.encode(made)[[0, 7], 0]
+    between = codes[:, 0].mean() - codes[:, 0].std() * 3, codes[:, 0].mean() + codes[:, 0].std() * 3
+    assert torch.allclose(reached, torch.stack(between), atol=float(codes[:, 0].std()))
+
+
 def test_bernoulli_numbers_must_be_between_0_and_1(root: Path) -> None:
     given = config("vae")
     given["model"] = {"name": "vae", "decoder": "bernoulli"}
@@ -166,6 +205,28 @@ def test_frechet_needs_a_classifier_and_measures_by_it(root: Path) -> None:
     assert 0 <= figures["frechet/least_class"] <= figures["frechet/most_class"] <= 1
     with pytest.raises(PegboardError, match="frechet has no classifier"):
         pegboard.plan(config("vae", probes={"frechet": {}}))
+
+
+def test_a_classifier_that_frechet_cannot_measure_by_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mlp = {"name": "mlp", "hidden": [4]}
+    with lean():
+        own = pegboard.train(config("vae"), root=root, quiet=True).folder
+        other = pegboard.train(config("vae", model=mlp, data={"name": "iris"}), root=root, quiet=True).folder
+        curve = pegboard.train(
+            config("vae", model=mlp, data={"name": "cosine"}), root=root, quiet=True
+        ).folder
+        same = pegboard.train(config("vae", model=mlp), root=root, quiet=True).folder
+        for folder, samples, said in (
+            (other, 40, r"reads Vector\(4\), and samples are Image"),
+            (own, 40, "is no classifier: its model 'vae' generates samples"),
+            (curve, 40, r"is no classifier: its model 'mlp' predicts Values"),
+            (same, 3, "found 3 samples of it, expected at least 4"),
+        ):
+            words = ["probe", str(own), "frechet", f"classifier={folder}", f"samples={samples}"]
+            assert main(words) == 2
+            assert re.search(said, capsys.readouterr().err)
 
 
 def test_importance_weights_bound_more_closely_than_the_elbo(root: Path) -> None:

@@ -178,6 +178,18 @@ def test_a_run_of_one_epoch_stores_patterns(kind: str, root: Path) -> None:
         assert model.weight.shape == (6, 64)
 
 
+@pytest.mark.parametrize("kind", ["binary", "dense"])
+def test_samples_of_one_sign_are_no_patterns(kind: str, root: Path) -> None:
+    given = {
+        "data": {"name": "digits", "limit": 6, "normalize": "none"},
+        "model": {"name": "hopfield", "kind": kind},
+        "optimizer": {"name": "sgd", "lr": 1.0},
+        "trainer": {"epochs": 1, "device": "cpu"},
+    }
+    with pytest.raises(pegboard.PegboardError, match=f"a {kind} memory sees the signs of numbers"):
+        pegboard.train(given, root=root, quiet=True)
+
+
 def test_more_samples_than_slots_are_refused(root: Path) -> None:
     config = {
         "data": {"name": "digits", "limit": 9},

@@ -116,11 +116,12 @@ def _generate(args: argparse.Namespace, trained: Trained) -> int:
     from ..generators import Generator
     from ..specs import Image, Vector
 
-    if given := [name for name in OF_TEXT if getattr(args, name)]:
+    if given := [name for name in OF_TEXT if getattr(args, name) not in (None, [])]:
         raise PegboardError(f"--{given[0].replace('_', '-')} is for models of text, and {args.run} is none")
     generator, kind = Generator(trained, args.seed), args.kind or "samples"
     drawn = isinstance(generator.spec, Image | Vector)
     path = Path(args.output or f"{kind}.{'png' if drawn else 'npy'}")
+    generator.check(path)
     x, columns = generator.make(kind, args.count or 64, args.split)
     generator.write(x, path, columns)
     print(f"{len(x)} samples in {path}" if kind == "samples" else f"{kind}: {len(x)} in {path}")

@@ -48,7 +48,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         compute = watch(f"forward and loss of {kit.player.name}", compute)
     compute = precision.wrap(compute)
     own_target = kit.player.target
-    edit_batch, edit_target, edit_loss = stage("edit_batch"), stage("edit_target"), stage("edit_loss")
+    edit_batch, edit_loss = stage("edit_batch"), stage("edit_loss")
+    edit_target = stage("edit_target") if kit.player.learns else ()
     edit_grads, after_step = stage("edit_grads"), stage("after_step")
     if trainer.clip is not None:
         bound, clip = trainer.clip, clip_norm if trainer.clip_by == "norm" else clip_value

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833", "samples": "#ee8866"}
+UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
 
 
 def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path:
@@ -55,6 +56,6 @@ def draw_figure(path: Path, title: str, draw: Callable[[Figure], None]) -> Path:
     FigureCanvasAgg(figure)
     draw(figure)
     figure.suptitle(f"{title}{figure.get_suptitle()}", fontsize=10)
-    with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # the same picture is the same file
-        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # as UNDATED
+        figure.savefig(path, dpi=130, metadata=UNDATED.get(path.suffix.lower()))
     return path

@@ -45,6 +45,11 @@ class Codes(nn.Module):
             self.covariance.lerp_(spread, 1 - KEPT)
             self.weight.lerp_(torch.ones_like(self.weight), 1 - KEPT)
 
+    def spread(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of every number of a code: (latent,)."""
+        held = self.weight.clamp(min=1e-12)
+        return self.mean / held, (self.covariance.diagonal() / held).clamp(min=0).sqrt()
+
     def draw(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """New codes (count, latent)."""
         held = self.weight.clamp(min=1e-12)
@@ -84,6 +89,10 @@ class Pca(nn.Module):
         if self.training:
             self.codes.add(code)
         return Coded(squared_error(self.decode(code), x), code)
+
+    def spread(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of every number of a code in training."""
+        return self.codes.spread()
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """New samples, from normal codes with the covariance that codes had in training."""
@@ -135,6 +144,10 @@ class Autoencoder(nn.Module):
         if self.corruption == "noise":
             return x + self.corrupt * torch.randn_like(x)
         return x * (torch.rand_like(x) >= self.corrupt)
+
+    def spread(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of every number of a code in training."""
+        return self.codes.spread()
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """New samples, from normal codes with the covariance that codes had in training."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from pegboard import Context, Facts, Image, PegboardError, Problem, Spec
 
-from .configs import Adversarial, Capacity, Energy, Flow, Frechet, Modes
+from .configs import Adversarial, Autoencoder, Capacity, Energy, Flow, Frechet, Modes
 
 OBJECTIVES = {
     "pca": "reconstruction",
@@ -30,6 +30,12 @@ def check_model(model: str, config: Any, facts: Facts) -> Iterator[Problem]:
             "",
             f"objective: {own}",
             "leave the key 'objective' out",
+        )
+    if isinstance(config, Autoencoder) and config.corruption == "mask" and config.corrupt >= 1:
+        yield Problem(
+            f"a mask of {config.corrupt:g} leaves nothing of a sample",
+            "corrupt",
+            "a share of less than 1, or corruption: noise",
         )
     if facts.spec is None:
         return

@@ -72,7 +72,7 @@ class Flow:
     hidden: Annotated[Sizes, Length(1)] = (64, 64)  # widths of the network in each coupling
     activation: Activation = "relu"  # nonlinearity after every hidden layer
     coupling: Literal["affine", "spline"] = "affine"  # what a number goes through
-    bins: Annotated[int, Ge(2)] = 8  # spline: pieces
+    bins: Annotated[int, Ge(2), Le(500)] = 8  # spline: pieces
     bound: Annotated[float, Gt(0)] = 4.0  # spline: beyond it numbers stay as they are
 
 

@@ -36,8 +36,18 @@ class Mean:
 
 
 class Several(Mean):
-    """The mean over batches of one number that a function reads from all outputs of a batch."""
+    """The mean over batches of one number that a function reads from all outputs of a batch.
+
+    Batches count by their samples, or all alike where the number is no mean over samples.
+    """
+
+    def __init__(
+        self, read: Callable[[Any], Tensor], higher: bool | None = None, *, alike: bool = False
+    ) -> None:
+        super().__init__(read, higher)
+        self.alike = alike
 
     def update(self, preds: Any, target: Tensor | None, weight: Tensor | None = None) -> None:
-        self.total = self.total + self.read(preds).detach().float()
-        self.count = self.count + 1
+        mass = 1 if self.alike else len(preds[0])
+        self.total = self.total + self.read(preds).detach().float() * mass
+        self.count = self.count + mass

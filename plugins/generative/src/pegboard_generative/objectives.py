@@ -24,20 +24,25 @@ from .functional import (
     wide,
 )
 from .gan import gradient_norms
-from .hopfield import Hopfield, Stored
+from .hopfield import Hopfield, Stored, signs
 from .metrics import Mean, Several
 from .vae import Bounded, Vae
 
 SEEN = 1024  # training samples that are looked at before a run
 
 
-def between_0_and_1(splits: Splits, what: str, remedy: str) -> None:
-    """Refuse samples with other numbers."""
+def first_inputs(splits: Splits) -> Tensor:
+    """Some training samples, on the CPU."""
     train = splits.train
     try:
-        x = train.to("cpu").gather(torch.arange(min(SEEN, len(train)))).inputs[0]
+        return train.to("cpu").gather(torch.arange(min(SEEN, len(train)))).inputs[0]
     finally:
         getattr(train, "close", lambda: None)()
+
+
+def between_0_and_1(splits: Splits, what: str, remedy: str) -> None:
+    """Refuse samples with other numbers."""
+    x = first_inputs(splits)
     low, high = float(x.min()), float(x.max())
     if low < 0 or high > 1:
         raise PegboardError(
@@ -51,11 +56,10 @@ class ReconstructionLoss(Objective):
 
     def __init__(self, config: configs.Reconstruction) -> None:
         self.contractive, self.sparse = config.contractive, config.sparse
-        self.formula = "mean((f(x) - x)^2)"
-        if config.sparse:
-            self.formula += f" + {config.sparse:g} mean |code|"
+        self.penalties = f" + {config.sparse:g} mean |code|" if config.sparse else ""
         if config.contractive:
-            self.formula += f" + {config.contractive:g} |d code / dx|^2"
+            self.penalties += f" + {config.contractive:g} |d code / dx|^2"
+        self.formula = "mean((f(x) - x)^2)" + self.penalties
         self.bernoulli = False
 
     def loss(self, output: Coded, target: Any, weight: Tensor | None = None) -> Tensor:
@@ -77,6 +81,8 @@ class ReconstructionLoss(Objective):
 
     def players(self, model: nn.Module) -> list[Player]:
         self.bernoulli = isinstance(model, Autoencoder) and model.bernoulli
+        if self.bernoulli:
+            self.formula = "-mean(x log f(x) + (1 - x) log(1 - f(x)))" + self.penalties
         return super().players(model)
 
     def look(self, splits: Splits) -> None:
@@ -179,8 +185,10 @@ class AdversarialLoss(Objective):
         }
         told = self._labels if self.variant in ("non_saturating", "minimax") else None
         return [
-            Player("discriminator", own["discriminator"], self.discriminate, self.steps, told),
-            Player("generator", own["generator"], self.generate, 1, told),
+            Player(
+                "discriminator", own["discriminator"], self.discriminate, self.steps, told, told is not None
+            ),
+            Player("generator", own["generator"], self.generate, 1, learns=False),
         ]
 
     def _labels(self, batch: Batch) -> Tensor:
@@ -223,7 +231,7 @@ class AdversarialLoss(Objective):
             "discriminator_loss": Several(lambda o: discriminator_loss(o.real, o.fake, variant), False),
             "generator_loss": Several(lambda o: generator_loss(o.fake, variant), False),
             "discriminator_accuracy": Several(right_answers, True),
-            "energy_distance": Several(lambda o: energy_distance(o.samples, o.generated), False),
+            "energy_distance": Several(lambda o: energy_distance(o.samples, o.generated), False, alike=True),
         }
 
     def predict(self, output: Tensor) -> dict[str, Tensor]:
@@ -308,13 +316,15 @@ class EnergyLoss(Objective):
     monitor = ("retrieval", "max")
 
     def __init__(self, config: configs.Energy) -> None:
-        self.flips, self.slots = config.flips, math.inf
+        self.flips, self.slots, self.kind = config.flips, math.inf, ""
         self.formula = "2/n sum_t energy(x_t)"
 
     def players(self, model: nn.Module) -> list[Player]:
-        if isinstance(model, Hopfield) and model.kind != "binary":
-            self.slots = len(model.weight)
-            self.formula = "-sum_t x_t m_t"
+        if isinstance(model, Hopfield):
+            self.kind = model.kind
+            if model.kind != "binary":
+                self.slots = len(model.weight)
+                self.formula = "-sum_t x_t m_t"
         return super().players(model)
 
     def look(self, splits: Splits) -> None:
@@ -322,6 +332,13 @@ class EnergyLoss(Objective):
             raise PegboardError(
                 f"the memory has room for {self.slots} patterns, and there are {len(splits.train)} training "
                 f"samples\nmodel.slots={len(splits.train)}, or fewer samples: data.limit={self.slots}"
+            )
+        patterns = signs(first_inputs(splits).flatten(1))
+        if self.kind in ("binary", "dense") and len(patterns) > 1 and bool((patterns == patterns[0]).all()):
+            raise PegboardError(
+                f"a {self.kind} memory sees the signs of numbers, and all samples have the same, so that "
+                "there is one pattern to store\ndata.normalize=standard, or other numbers on both sides of "
+                "0, or model.kind=continuous"
             )
 
     def loss(self, output: Any, target: Any, weight: Tensor | None = None) -> Tensor:

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pegboard import Batch, Classes, PegboardError, Probe, Reference, Source, Splits
+from pegboard import Batch, Classes, DataSpec, PegboardError, Probe, Reference, Source, Splits
 from torch import Tensor, nn
 
 from . import configs
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PIECE = 500  # samples that are in memory at a time
+LEAST = 4  # samples of which two halves have a covariance
 
 
 def held_out(splits: Splits) -> Source:
@@ -180,13 +181,16 @@ class FrechetProbe(Probe):
         self.reference, self.count, self.seed = config.classifier, config.samples, seed
 
     def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
-        classifier, read = self._classifier(device)
+        classifier, read = self._classifier(splits.spec, device)
         own = splits.invert or (lambda x: x)
         real = own(inputs_of(held_out(splits), self.count, device).cpu())
+        if len(real) < LEAST:
+            raise PegboardError(
+                f"frechet compares covariances, also of two halves of the data: found {len(real)} samples of "
+                f"it, expected at least {LEAST}"
+            )
         fake = own(generated(model, self.count, self.seed, device).cpu()).clamp(real.min(), real.max())
         (a, _), (b, logits) = (seen(classifier, read(x), device) for x in (real, fake))
-        if logits.shape[1] < 2:
-            raise PegboardError(f"{self.reference} is no classifier: it gives {logits.shape[1]} numbers")
         half = len(a) // 2
         share = torch.bincount(logits.argmax(1), minlength=logits.shape[1]).double() / len(logits)
         return {
@@ -197,21 +201,33 @@ class FrechetProbe(Probe):
             "confidence": float(logits.softmax(1).amax(1).mean()),
         }
 
-    def _classifier(self, device: torch.device) -> tuple[nn.Module, Any]:
+    def _classifier(self, data: DataSpec, device: torch.device) -> tuple[nn.Module, Any]:
         """The trained classifier, and what makes its inputs of samples as they were before scaling."""
         from pegboard.inference import Trained
 
         trained = Trained(self.reference, device=str(device))
+        spec, part = trained.plan.spec, trained.plan.settings.model.entry.part
+        if getattr(part, "samples", False) or not isinstance(spec.target, Classes):
+            raise PegboardError(
+                f"{self.reference} is no classifier: its model {part.name!r} "
+                + ("generates samples" if getattr(part, "samples", False) else f"predicts {spec.target}")
+            )
+        if [one.size for one in spec.inputs] != [one.size for one in data.inputs]:
+            found, wanted = (", ".join(map(str, of.inputs)) for of in (spec, data))
+            raise PegboardError(
+                f"the classifier {self.reference} reads {found}, and samples are {wanted}: expected one that "
+                "was trained on the same inputs"
+            )
         return trained.model, scaling_of(trained)
 
 
 def scaling_of(trained: Any) -> Any:
     """The affine map from samples to the inputs of a trained model, found by its inverse."""
     codec = trained.codec
-    if codec is None or codec.invert is None:
-        return lambda x: x
     (spec,) = trained.plan.spec.inputs
     zero = spec.example(1, "cpu")
+    if codec is None or codec.invert is None:
+        return lambda x: x.view(-1, *zero.shape[1:])
     shift, scale = codec.invert(zero), codec.invert(zero + 1) - codec.invert(zero)
     return lambda x: (x.view(-1, *zero.shape[1:]) - shift) / scale
 
