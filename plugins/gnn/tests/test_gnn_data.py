@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from graphs_at_hand import model
 from pegboard import Context, GraphSet, PegboardError, Resident, Stream, WholeGraph
 from pegboard_gnn import files, unpickling
 from pegboard_gnn.citations import karate, planetoid
@@ -63,6 +64,29 @@ def test_papers_can_come_without_their_graph_and_by_sampled_neighbourhoods(paper
     some = planetoid(Planetoid(root=str(papers), fanouts=(2, 2)), Context())
     assert isinstance(some.train, Stream) and "2 x 2" in some.notes["memory"]
     assert str(some.spec.inputs[1]) == "Edges()"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("gcn", {}),
+        ("gat", {"heads": 2}),
+        ("gin", {"hidden": (4, 4)}),
+        ("message_passing", {"hidden": (4,)}),
+        ("cheb", {"order": 1}),
+        ("monet", {}),
+    ],
+)
+def test_evaluations_by_neighbourhoods_answer_as_on_the_whole_graph(
+    name: str, fields: dict[str, Any], papers: Path
+) -> None:
+    whole, some = (planetoid(Planetoid(root=str(papers), fanouts=f), Context()) for f in (None, (2, 1)))
+    net, rows = model(name, features=6, **fields), torch.arange(0, 40, 7)
+    assert whole.test is not None and some.test is not None
+    inputs = some.test.gather(rows).inputs
+    with torch.no_grad():
+        gap = (net(*whole.test.gather(rows).inputs) - net(*inputs)).abs().max()
+    assert gap < 1e-5 and len(inputs[0]) < 400  # of 640 papers
 
 
 def test_rows_of_the_test_are_put_where_their_numbers_say(papers: Path) -> None:

@@ -56,13 +56,17 @@ def node_splits(
     seed: int,
     notes: dict[str, object],
 ) -> Splits:
-    """Splits of nodes, of the whole graph or of sampled neighbourhoods; evaluations follow all edges."""
+    """Splits of nodes, of the whole graph or of sampled neighbourhoods; evaluations follow all edges.
+
+    So they answer as on the whole graph, of a network that has as many layers as there are fan-outs.
+    """
     sources: list[Source] = []
     for number, nodes in enumerate(numbers):
         if fanouts is None:
             sources.append(WholeGraph(graph, nodes, y[nodes]))
         else:
-            followed = [None if number else fanout for fanout in fanouts]
+            # A hop more, so that the nodes at the rim have the degrees by which they are normalised.
+            followed = [None] * (len(fanouts) + 1) if number else list(fanouts)
             sources.append(sampled(graph, nodes, y[nodes], fanouts=followed, seed=seed))
     whole = fanouts is None
     nodes_spec = Nodes(graph.x.shape[1], len(graph.x) if whole else 0)
