@@ -94,6 +94,13 @@ def samples(seed: int = 0, dtype: torch.dtype = torch.float32) -> Resident:
     return Resident([x.to(dtype)], torch.arange(50) % 2)
 
 
+def test_a_split_of_one_sample_out_of_every_second_has_a_fingerprint() -> None:
+    one = Resident([torch.arange(2.0)[::2]])  # one element, with a stride of two
+    assert provenance.fingerprint({"test": one}) == provenance.fingerprint(
+        {"test": Resident([torch.zeros(1)])}
+    )
+
+
 def test_data_without_a_fingerprint_is_given_one() -> None:
     spec = DataSpec((Vector(4),), Classes(2))
     one, two, three = (

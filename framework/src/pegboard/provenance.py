@@ -173,7 +173,9 @@ def fingerprint(splits: Mapping[str, Any], whole: int = WHOLE) -> str:
 
 def _blocks(tensor: Tensor, whole: int) -> Iterator[Tensor]:
     """The bytes of a tensor; of a large one so many MiB, evenly spaced, that it takes a moment at most."""
-    data = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    data = tensor.detach().cpu().contiguous()
+    # A tensor of one element counts as contiguous whatever its stride, which a view as bytes minds.
+    data = data.as_strided((data.numel(),), (1,)).view(torch.uint8)
     size = 1 << 20
     if len(data) <= whole * size:
         yield data

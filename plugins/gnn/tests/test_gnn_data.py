@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from graphs_at_hand import model
 from pegboard import Context, GraphSet, PegboardError, Resident, Stream, WholeGraph
 from pegboard_gnn import files, unpickling
 from pegboard_gnn.citations import karate, planetoid
 from pegboard_gnn.data_configs import Blocks, Cycles, Grids, Karate, Planetoid, TuDataset
 from pegboard_gnn.made_graphs import blocks, cycles, grids, skip_links, two_rings
-from pegboard_gnn.molecules import tudataset
+from pegboard_gnn.molecules import read, tudataset
 from pegboard_gnn.splitting import even_order
 from pegboard_gnn.symmetry import refinement_differs
 from pegboard_gnn.trials import write_citations, write_molecules
@@ -62,6 +64,29 @@ def test_papers_can_come_without_their_graph_and_by_sampled_neighbourhoods(paper
     some = planetoid(Planetoid(root=str(papers), fanouts=(2, 2)), Context())
     assert isinstance(some.train, Stream) and "2 x 2" in some.notes["memory"]
     assert str(some.spec.inputs[1]) == "Edges()"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("gcn", {}),
+        ("gat", {"heads": 2}),
+        ("gin", {"hidden": (4, 4)}),
+        ("message_passing", {"hidden": (4,)}),
+        ("cheb", {"order": 1}),
+        ("monet", {}),
+    ],
+)
+def test_evaluations_by_neighbourhoods_answer_as_on_the_whole_graph(
+    name: str, fields: dict[str, Any], papers: Path
+) -> None:
+    whole, some = (planetoid(Planetoid(root=str(papers), fanouts=f), Context()) for f in (None, (2, 1)))
+    net, rows = model(name, features=6, **fields), torch.arange(0, 40, 7)
+    assert whole.test is not None and some.test is not None
+    inputs = some.test.gather(rows).inputs
+    with torch.no_grad():
+        gap = (net(*whole.test.gather(rows).inputs) - net(*inputs)).abs().max()
+    assert gap < 1e-5 and len(inputs[0]) < 400  # of 640 papers
 
 
 def test_rows_of_the_test_are_put_where_their_numbers_say(papers: Path) -> None:
@@ -117,6 +142,82 @@ def test_files_that_are_missing_or_cut_short_are_told(papers: Path, monkeypatch:
         PegboardError, match=r"lacks ind.cora.allx, and they cannot be downloaded: no network"
     ):
         planetoid(Planetoid(root=str(papers)), Context())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("graph", {0: [5000]}, "papers beyond the 640 that there are"),
+        ("graph", {0: [-1]}, "papers beyond the 640"),
+        ("graph", [1], "no attribute 'items'"),
+        ("y", 5, "has no len"),
+        ("y", [0] * 300, "of which 300 train and 500 validate"),
+        ("ally", [[0.0, 1.0]] * 2, "600 rows of allx and 2 of ally"),
+        ("tx", [[0.0] * 6], "1, 40, 40 rows of the test"),
+        ("allx", None, "Could not infer"),
+    ],
+)
+def test_files_that_hold_something_else_are_told(name: str, value: Any, said: str, papers: Path) -> None:
+    (papers / "Cora" / "raw" / f"ind.cora.{name}").write_bytes(pickle.dumps(value, 4))
+    with pytest.raises(PegboardError, match=f"does not hold Cora as it is published: .*{said}"):
+        planetoid(Planetoid(root=str(papers)), Context())
+
+
+def test_a_sparse_matrix_that_lacks_a_part_is_told(papers: Path) -> None:
+    sparse = pytest.importorskip("scipy.sparse").csr_matrix([[1.0]])
+    written = pickle.dumps(sparse, 4).replace(b"indptr", b"indptx")
+    (papers / "Cora" / "raw" / "ind.cora.allx").write_bytes(written)
+    with pytest.raises(PegboardError, match="as it is published: 'indptr'"):
+        planetoid(Planetoid(root=str(papers)), Context())
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "said"),
+    [
+        ("graph_labels", lambda lines: lines[:-5], "number of graphs"),
+        ("node_labels", lambda lines: lines[:-5], "graphs of 330 nodes"),
+        ("graph_indicator", lambda lines: lines[::-1], "do not stand together"),
+        ("A", lambda lines: ["1, 10", *lines[1:]], "node of another graph"),
+        ("graph_labels", None, "neither MUTAG_graph_labels.txt nor"),
+    ],
+)
+def test_files_of_molecules_that_do_not_fit_each_other_are_told(
+    name: str, edit: Any, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "MUTAG" / "raw" / f"MUTAG_{name}.txt"
+    write_molecules(path.parent)
+    if edit is None:
+        path.unlink()
+    else:
+        path.write_text("\n".join(edit(path.read_text().splitlines())) + "\n")
+    with pytest.raises(PegboardError, match=f"does not hold MUTAG as it is published: .*{said}"):
+        tudataset(TuDataset(root=str(tmp_path)), Context())
+
+
+def test_graphs_without_edges_are_read_wherever_they_stand(tmp_path: Path) -> None:
+    raw = tmp_path / "MUTAG" / "raw"
+    write_molecules(raw)
+    for name, line in (("graph_indicator", "61"), ("graph_labels", "1"), ("node_labels", "0")):
+        with (raw / f"MUTAG_{name}.txt").open("a") as file:
+            file.write(f"{line}\n")
+    whole = read(TuDataset(root=str(tmp_path), edge_labels=True))
+    assert len(whole) == 61 and whole.sizes[-1].tolist() == [1, 0]
+    _, edges, known, bounds = whole.gather(torch.tensor([60, 0])).inputs
+    assert bounds.tolist() == [0, 1, 5] and int(edges.min()) == 1 and len(known) == 8
+
+
+@pytest.mark.parametrize("root", ["new/folder", "~nobody-of-this-name/data"])
+def test_a_root_that_is_not_there_stays_so(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere(address: str, path: Path) -> None:
+        raise HTTPException("URL can't contain control characters")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(files, "_file", nowhere)
+    with pytest.raises(PegboardError, match="cannot be downloaded: URL"):
+        planetoid(Planetoid(root=root), Context())
+    assert not list(tmp_path.iterdir())
 
 
 def test_missing_files_are_downloaded_beside_their_place(
@@ -251,6 +352,9 @@ def test_graphs_of_torch_geometric_go_there_and_back() -> None:
     one = graph_of(parts[0])
     assert one.edges.tolist() == [[0, 1], [1, 0]] and one.features is not None  # no edge to itself
     assert one.features.tolist() == [[0.5], [0.25]]
+    none = Data(x=torch.zeros(1, 3), edge_index=torch.zeros(2, 0, dtype=torch.int64))
+    none.edge_attr = torch.zeros(0, 2)
+    assert graph_of(none).inputs[2].shape == (0, 2)  # nor any edge
     source = graphs_of(parts)
     assert source.target is not None and source.target.tolist() == [0, 1, 0]
     found = data_of(source.gather(torch.tensor([2, 0])))

@@ -152,11 +152,38 @@ def test_a_trick_that_turns_nothing_says_so() -> None:
         ({"data": {"name": "cycles", "family": "cycles", "nodes": 7}}, "7 nodes cannot be two equal cycles"),
         ({"data": {"name": "block_model", "nodes": 21}}, "20 of 21 nodes"),
         ({"data": {"name": "cycles", "nodes": 11, "skips": [2, 10]}}, "a skip of 10 in 11 nodes"),
+        (
+            {"data": {"name": "cycles", "nodes": 11, "skips": [2, 9]}},
+            "skips of 2 and 9 .* are the same graph",
+        ),
+        ({"data": {"name": "cycles", "nodes": 12, "skips": [2, 6]}}, "which refinement sees"),
+        ({"data": {"name": "block_model", "nodes": 22, "val": 0.99}}, "0.99 of 2 nodes leaves none to test"),
+        ({"data": {"name": "block_model", "blocks": 300}}, "300 communities of 200 nodes"),
+        ({"data": {"name": "block_model", "fanouts": []}}, "fanouts"),
+        ({"data": {"name": "karate", "labelled": 12}}, "at most 11"),
+        ({"data": {"name": "tudataset", "dataset": "../MUTAG"}}, "letters, digits, _ and -"),
+        ({"model": {"name": "gcn", "jump": "lstm", "hidden": [1]}}, "a single layer of width 1"),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_is_read(nodes: dict[str, Any], said: str) -> None:
     with pytest.raises(PegboardError, match=said):
         check(config(**nodes))
+
+
+def test_a_batch_that_an_own_norm_cannot_train_on_is_told(tmp_path: Path) -> None:
+    widths = {"first": [4], "second": [4], "head": [4], "transform": [4], "transform_head": [4]}
+    given = config(
+        data={"name": "clouds", "clouds": 10, "points": 3, "batch_size": 3},
+        model={"name": "pointnet", **widths},
+    )
+    with lean(), pytest.raises(PegboardError, match=r"cannot train on a single .*\n.*data.drop_last"):
+        pegboard.train(given, root=tmp_path, quiet=True)
+
+
+def test_a_club_of_which_one_member_is_left_to_test_trains(tmp_path: Path) -> None:
+    with lean():
+        run = pegboard.train(config(data={"name": "karate", "labelled": 11}), root=tmp_path, quiet=True)
+    assert "test/accuracy" in run.figures
 
 
 @pytest.mark.catalogue("S4-114", "S4-123")

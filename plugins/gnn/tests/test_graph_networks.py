@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from graphs_at_hand import FEATURES, cycle, model, path, random_graph, relabelled
+from pegboard import PegboardError
 from torch import Tensor
 
 PASSING: dict[str, dict[str, Any]] = {
@@ -16,6 +17,7 @@ PASSING: dict[str, dict[str, Any]] = {
     "gin": {},
     "message_passing": {},
     "cheb": {"order": 1},
+    "monet": {"kernels": 2},
 }
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     *PASSING.items(),
@@ -27,6 +29,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gcn", {"hidden": (8, 8), "jump": "max", "norm": "batch"}),
     ("gcn", {"hidden": (8, 8), "jump": "lstm", "norm": "layer"}),
     ("gcn", {"hidden": ()}),
+    ("monet", {"weight": "ball", "mean": False, "residual": True, "jump": "lstm"}),
+    (
+        "gat",
+        {"heads": 3, "output_heads": 2, "hidden": (4, 4), "norm": "pair", "residual": True, "jump": "max"},
+    ),
 ]
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(VARIANTS)]
 
@@ -146,6 +153,13 @@ def test_a_node_without_neighbours_depends_on_itself_alone(name: str, fields: di
         x[:3] = torch.randn(3, FEATURES)
         assert torch.equal(net(x, edges, torch.tensor([3])), before)
     assert torch.isfinite(before).all()
+
+
+@pytest.mark.parametrize("name", list(PASSING))
+def test_a_single_node_is_told_by_a_norm_over_nodes(name: str) -> None:
+    net = model(name, graphs=True, norm="batch").train()
+    with pytest.raises(PegboardError, match=r"cannot train on a single node.*\n.*data.drop_last"):
+        net(torch.randn(1, FEATURES), random_graph(1), torch.tensor([0, 1]))
 
 
 @pytest.mark.catalogue("S3-184")

@@ -136,6 +136,53 @@ def test_the_same_factors_are_another_filter_on_another_graph() -> None:
     assert (one - two).norm() / one.norm() > 0.5
 
 
+@pytest.mark.catalogue("S3-177")
+@pytest.mark.parametrize(
+    ("name", "fields", "kept"),
+    [
+        ("spectral", {"filter": "plain"}, False),
+        ("spectral", {"filter": "smooth", "kernels": 20}, True),
+        ("cheb", {"order": 4}, True),
+    ],
+    ids=["plain", "smooth", "cheb"],
+)
+def test_what_a_number_for_each_eigenvector_learned_is_lost_on_other_edges(
+    name: str, fields: dict[str, Any], kept: bool
+) -> None:
+    # Is a signal above 0 at a node, once it was filtered by T_4 of the graph that it lives on?
+    nodes, asked, generator = 40, torch.arange(40), torch.Generator().manual_seed(0)
+    net = model(name, fixed=True, nodes=nodes, hidden=(), bias=False, outputs=2, features=1, **fields)
+
+    def filters(edges: Tensor) -> Tensor:
+        scaled = matrix(edges, nodes, True) - torch.eye(nodes)
+        squared = scaled @ scaled
+        return (8 * squared @ squared - 8 * squared + torch.eye(nodes)).float()
+
+    def drawn(by: Tensor) -> tuple[Tensor, Tensor]:
+        x = torch.randn(nodes, 1, generator=generator)
+        return x, ((by @ x)[:, 0] > 0).long()
+
+    optimizer = torch.optim.Adam(net.parameters(), 0.05)
+    learned, rewired = cycle(nodes), random_graph(nodes, 2, 0.1)
+    own = filters(learned)
+    for _ in range(200):
+        x, y = drawn(own)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x, learned, asked), y).backward()
+        optimizer.step()
+
+    def accuracy(edges: Tensor) -> float:
+        by, right = filters(edges), 0
+        with torch.no_grad():
+            for _ in range(20):
+                x, y = drawn(by)
+                right += int((net(x, edges, asked).argmax(1) == y).sum())
+        return right / (20 * nodes)
+
+    before, after = accuracy(learned), accuracy(rewired)
+    assert before > 0.85 and (after > 0.8 * before if kept else abs(after - 0.5) < 0.1)
+
+
 @pytest.mark.catalogue("S3-178", "S3-179")
 def test_random_factors_reach_far_smooth_ones_do_not_and_polynomials_not_at_all() -> None:
     of = spectrum(path(100), None, 100, False, None)
@@ -222,6 +269,29 @@ def test_a_polynomial_of_degree_zero_is_a_linear_layer_on_every_node() -> None:
     x = torch.randn(10, 3)
     structure = ScaledLaplacian(2.0, True)(path(10), None, 10)
     assert (layer(x, structure) - x @ layer.lins[0].weight.T).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("filter", ["plain", "smooth"])
+@pytest.mark.parametrize("laplacian", ["plain", "normalised"])
+def test_eigenvectors_of_one_eigenvalue_may_be_any_of_their_space(filter: str, laplacian: str) -> None:
+    # Every eigenvalue of a cycle but two is there twice; the last nodes have no neighbours at all.
+    edges, asked = cycle(9), torch.arange(12)
+    net = model("spectral", fixed=True, nodes=12, filter=filter, laplacian=laplacian)
+    x = torch.randn(12, 5)
+    with torch.no_grad():
+        before = net(x, edges, asked)
+        for seed in range(5):
+            order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
+            moved, named = relabelled(x, edges, order)
+            assert (net(moved, named, asked)[order] - before).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
+@pytest.mark.parametrize("laplacian", ["plain", "normalised"])
+def test_a_graph_without_edges_has_a_spectrum_too(kernel: str, laplacian: str) -> None:
+    net = model("spectral", fixed=True, nodes=4, kernel=kernel, laplacian=laplacian)
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    assert torch.isfinite(net(torch.randn(4, 5), none, torch.arange(4))).all()
 
 
 @pytest.mark.parametrize("fields", [{"filter": "plain"}, {}, {"kernel": "polynomial", "kernels": 4}])

@@ -31,6 +31,7 @@ WHOLE: dict[str, Any] = {
     "mean": lambda: DeepSets(3, 2, pool="mean"),
     "max": lambda: DeepSets(3, 2, pool="max"),
     "equivariant": lambda: Equivariant(3, 2),
+    "equivariant max": lambda: Equivariant(3, 2, pool="max"),
     "pointnet": lambda: PointNet(3, 2, **NARROW),
 }
 EACH: dict[str, Any] = {
@@ -97,6 +98,24 @@ def test_points_that_are_not_there_change_nothing(name: str) -> None:
         found = net(filled)
     found = found[:, :5] if name.startswith("each") else found
     assert (found - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("name", [*WHOLE, *(f"each {name}" for name in EACH)])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_set_without_points_has_an_answer_and_leaves_the_others_theirs(name: str, training: bool) -> None:
+    kinds = {**WHOLE, **{f"each {k}": v for k, v in EACH.items()}}
+    torch.manual_seed(0)
+    net: Any = ready(kinds[name]()).train(training)
+    net.padded = True
+    x = torch.randn(3, 5, 3)
+    x[1] = torch.nan
+    found = net(x)
+    assert torch.isfinite(found).all() and found.abs().max() < 1e3
+    found.square().sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in net.parameters())
+    assert all(torch.isfinite(b).all() for b in net.buffers())
+    if not training:
+        assert (found[[0, 2]] - net(x[[0, 2]])).abs().max() < 1e-5
 
 
 def test_statistics_of_a_norm_are_of_the_points_that_are_there() -> None:

@@ -69,6 +69,8 @@ def check_graph(config: Any, facts: Facts) -> Iterator[Problem]:
             expected="equal widths",
             hint="jump: cat puts layers of any widths side by side",
         )
+    elif config.jump == "lstm" and hidden and len(hidden) * hidden[0] * getattr(config, "heads", 1) < 2:
+        yield Problem("jump: lstm reads a single layer of width 1", "hidden", "a wider one, or more of them")
 
 
 def check_weighted(config: Any, facts: Facts) -> Iterator[Problem]:

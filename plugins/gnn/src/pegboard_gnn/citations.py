@@ -56,13 +56,17 @@ def node_splits(
     seed: int,
     notes: dict[str, object],
 ) -> Splits:
-    """Splits of nodes, of the whole graph or of sampled neighbourhoods; evaluations follow all edges."""
+    """Splits of nodes, of the whole graph or of sampled neighbourhoods; evaluations follow all edges.
+
+    So they answer as on the whole graph, of a network that has as many layers as there are fan-outs.
+    """
     sources: list[Source] = []
     for number, nodes in enumerate(numbers):
         if fanouts is None:
             sources.append(WholeGraph(graph, nodes, y[nodes]))
         else:
-            followed = [None if number else fanout for fanout in fanouts]
+            # A hop more, so that the nodes at the rim have the degrees by which they are normalised.
+            followed = [None] * (len(fanouts) + 1) if number else list(fanouts)
             sources.append(sampled(graph, nodes, y[nodes], fanouts=followed, seed=seed))
     whole = fanouts is None
     nodes_spec = Nodes(graph.x.shape[1], len(graph.x) if whole else 0)
@@ -82,20 +86,33 @@ def read_planetoid(config: Planetoid) -> tuple[Tensor, Tensor, Tensor, Tensor, T
     held = {name: unpickling.load(folder / f"ind.{prefix}.{name}") for name in NAMES[:-1]}
     try:
         lines = (folder / f"ind.{prefix}.test.index").read_text("ascii").split()
-        tested = torch.tensor([int(line) for line in lines])
+        tested = torch.tensor([int(line) for line in lines], dtype=torch.int64)
         allx, tx = _rows(held["allx"]), _rows(held["tx"])
         ally, ty = torch.as_tensor(held["ally"]).float(), torch.as_tensor(held["ty"]).float()
+        _fit(len(tested) > 0 and bool((tested >= 0).all()), "no numbers of papers in test.index")
+        _fit(len(allx) == len(ally), f"{len(allx)} rows of allx and {len(ally)} of ally")
+        _fit(len(tx) == len(ty) == len(tested), f"{len(tx)}, {len(ty)}, {len(tested)} rows of the test")
         # The rows of the test stand in the order of the file; of CiteSeer some are missing and are zero.
         count = max(int(tested.max()) + 1, len(allx) + len(tx))
         x, y = torch.zeros(count, allx.shape[1]), torch.zeros(count, ally.shape[1])
         x[: len(allx)], y[: len(ally)] = allx, ally
         x[tested], y[tested] = tx, ty
         pairs = [(a, b) for a, others in held["graph"].items() for b in others]
-        edges, _ = remove_self_loops(torch.tensor(pairs, dtype=torch.int64).T)
+        cited = torch.tensor(pairs, dtype=torch.int64).view(-1, 2).T
+        inside = bool(((cited >= 0) & (cited < count)).all())
+        _fit(inside, f"the graph names papers beyond the {count} that there are")
+        edges, _ = remove_self_loops(cited)
         edges = coalesce(to_undirected(edges, num_nodes=count), num_nodes=count)
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        train = torch.arange(len(held["y"]))
+        _fit(len(train) + VALIDATED <= count, f"{count} papers, of which {len(train)} train and 500 validate")
+    except (ValueError, TypeError, AttributeError, LookupError, RuntimeError, MemoryError) as error:
         raise PegboardError(f"{folder} does not hold {config.dataset} as it is published: {error}") from None
-    return x, edges, y.argmax(1), torch.arange(len(held["y"])), tested
+    return x, edges, y.argmax(1), train, tested
+
+
+def _fit(right: bool, found: str) -> None:
+    if not right:
+        raise ValueError(found)
 
 
 def _rows(found: Any) -> Tensor:

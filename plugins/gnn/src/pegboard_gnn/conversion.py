@@ -16,7 +16,7 @@ def graph_of(data: Data) -> Graph:
     features = data.edge_attr if data.edge_attr is not None else data.edge_weight
     edges, features = remove_self_loops(data.edge_index, features)
     if features is not None:
-        features = features.float().view(edges.shape[1], -1)
+        features = features.float().flatten(1) if features.dim() > 1 else features.float().unsqueeze(1)
     x = torch.ones(data.num_nodes, 1) if data.x is None else data.x.float()
     return Graph(x, edges.contiguous(), features)
 

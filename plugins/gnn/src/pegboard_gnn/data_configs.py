@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Ge, Gt, Le, Length, Lt
+from pegboard import Ge, Gt, Le, Length, Lt, Matches
 
 Count = Annotated[int, Ge(1)]
 Share = Annotated[float, Gt(0), Lt(1)]
 Chance = Annotated[float, Ge(0), Le(1)]
 Solid = Literal["sphere", "torus", "cube", "sheet"]
 Body = Literal["sphere", "cube", "torus", "cylinder", "cone"]
-Fanouts = tuple[Annotated[int, Ge(1)], ...] | None
+Fanouts = Annotated[tuple[Annotated[int, Ge(1)], ...], Length(1)] | None
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Planetoid:
 class TuDataset:
     """Collections of graphs of TU Dortmund, as MUTAG: molecules and whether they are mutagenic."""
 
-    dataset: str = "MUTAG"  # its name there
+    dataset: Annotated[str, Matches(r"[\w-]+", "letters, digits, _ and -")] = "MUTAG"  # its name there
     root: str | None = None  # folder that holds, or will hold, DATASET/raw; null: tudataset of PEGBOARD_DATA
     edge_labels: bool = False  # give the labels of edges as features
     val: Share = 0.1  # share of graphs that validate
@@ -41,7 +41,7 @@ class TuDataset:
 class Karate:
     """Zachary's karate club: 34 members, and which of four groups each belongs to."""
 
-    labelled: Count = 1  # members of each group whose group is known in training
+    labelled: Annotated[int, Ge(1), Le(11)] = 1  # members of each group whose group is known in training
 
 
 @dataclass(frozen=True)

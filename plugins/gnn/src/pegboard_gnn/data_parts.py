@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,19 +85,40 @@ def _clouds(config: configs.Clouds) -> DataSpec:
     return DataSpec((Points(config.points, 6 if config.normals else 3),), target)
 
 
-def check_blocks(config: configs.Blocks, facts: Facts) -> list[Problem]:
+def check_blocks(config: configs.Blocks, facts: Facts) -> Iterator[Problem]:
     if config.labelled + 2 > config.nodes:
-        return [Problem(f"{config.labelled} of {config.nodes} nodes", "labelled", "two nodes less at least")]
-    return []
+        yield Problem(f"{config.labelled} of {config.nodes} nodes", "labelled", "two nodes less at least")
+    elif round(config.val * (config.nodes - config.labelled)) == config.nodes - config.labelled:
+        rest = config.nodes - config.labelled
+        yield Problem(f"{config.val:g} of {rest} nodes leaves none to test", "val", "a smaller share")
+    if config.blocks > config.nodes:
+        yield Problem(
+            f"{config.blocks} communities of {config.nodes} nodes", "blocks", f"2 to {config.nodes}"
+        )
 
 
-def check_cycles(config: configs.Cycles, facts: Facts) -> list[Problem]:
-    if config.family == "cycles" and config.nodes % 2:
-        return [Problem(f"{config.nodes} nodes cannot be two equal cycles", "nodes", "an even number")]
-    wrong = [s for s in config.skips if not 2 <= s <= config.nodes - 2]
-    if config.family == "skip_links" and wrong:
-        return [Problem(f"a skip of {wrong[0]} in {config.nodes} nodes", "skips", f"2 to {config.nodes - 2}")]
-    return []
+def check_cycles(config: configs.Cycles, facts: Facts) -> Iterator[Problem]:
+    nodes = config.nodes
+    if config.family == "cycles":
+        if nodes % 2:
+            yield Problem(f"{nodes} nodes cannot be two equal cycles", "nodes", "an even number")
+        return
+    seen: dict[int, int] = {}
+    for skip in config.skips:
+        same = min(skip, nodes - skip)  # both ways around
+        if not 2 <= skip <= nodes - 2:
+            yield Problem(f"a skip of {skip} in {nodes} nodes", "skips", f"2 to {nodes - 2}")
+        elif 2 * skip == nodes:
+            yield Problem(
+                f"a skip of {skip} in {nodes} nodes joins each with three others, which refinement sees",
+                "skips", "any but half of the nodes",
+            )  # fmt: skip
+        elif same in seen:
+            yield Problem(
+                f"skips of {seen[same]} and {skip} in {nodes} nodes are the same graph", "skips",
+                "a graph of its own for each class",
+            )  # fmt: skip
+        seen[same] = skip
 
 
 def _small_citations(folder: Path) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 from pegboard import PegboardError
@@ -17,7 +19,7 @@ SECONDS = 30  # to wait for an answer
 def home(kind: str, root: str | None) -> Path:
     """The folder of a kind of data sets: as given, that of PEGBOARD_DATA, or one of the user's."""
     if root is not None:
-        return Path(root).expanduser()
+        return Path(os.path.expanduser(root))  # of an unknown user it is left as it is
     given = os.environ.get("PEGBOARD_DATA")
     return Path(given) / kind if given else Path.home() / ".cache" / "pegboard" / kind
 
@@ -31,6 +33,7 @@ def find(kind: str, root: str | None, dataset: str, files: Sequence[str], addres
     missing = [name for name in files if not (folder / name).is_file()]
     if not missing:
         return folder
+    fresh = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for address in addresses:
@@ -38,7 +41,10 @@ def find(kind: str, root: str | None, dataset: str, files: Sequence[str], addres
                 _archive(address, folder)
             elif address.rpartition("/")[2] in missing:
                 _file(address, folder / address.rpartition("/")[2])
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, HTTPException, zipfile.BadZipFile) as error:
+        with suppress(OSError):  # no empty folders stay behind; one that holds something does
+            for path in fresh:
+                path.rmdir()
         raise PegboardError(
             f"{folder} lacks {', '.join(missing[:3])}{' and more' if missing[3:] else ''}, and they cannot "
             f"be downloaded: {error}\n  from: {addresses[0]}\n"

@@ -13,6 +13,7 @@ from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, SumAggregat
 
 from .activations import ACTIVATIONS
 from .layers import Rows, SparseRows
+from .norms import RowNorm
 from .sparse import Csr, Memo
 from .spectral import Decomposed
 from .structure import Prepared
@@ -20,7 +21,7 @@ from .structure import Prepared
 Make = Callable[[int, int, bool], nn.Module]  # a convolution: inputs, outputs, whether it is the last
 POOLS = {"sum": SumAggregation, "mean": MeanAggregation, "max": MaxAggregation}
 SPARSE = 0.1  # share of features other than zero up to which they are multiplied as a sparse matrix
-NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": RowNorm, "layer": nn.LayerNorm}
 
 
 def own_norm(norm: str, features: int) -> nn.Module | None:

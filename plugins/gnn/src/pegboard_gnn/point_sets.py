@@ -10,6 +10,7 @@ from pegboard import Peg
 from torch import Tensor, nn
 
 from .activations import ACTIVATIONS
+from .norms import RowNorm
 
 LOWEST = -3e38  # below every number that a feature has
 
@@ -28,12 +29,13 @@ def pool(x: Tensor, there: Tensor | None, how: str) -> Tensor:
         return x.amax(1) if how == "max" else x.sum(1) if how == "sum" else x.mean(1)
     mask = there.unsqueeze(-1)
     if how == "max":
-        return torch.where(mask, x, LOWEST).amax(1)
+        most = torch.where(mask, x, LOWEST).amax(1)
+        return torch.where(mask.any(1), most, 0.0)  # of a set that is empty, as the sum and the mean
     total = torch.where(mask, x, 0.0).sum(1)
     return total if how == "sum" else total / mask.sum(1).clamp(min=1)
 
 
-class PointNorm(nn.BatchNorm1d):
+class PointNorm(RowNorm):
     """Batch normalisation of every feature over all points that are there, whatever cloud they are in."""
 
     masked = True
@@ -88,7 +90,7 @@ class Dense(nn.Module):
 
 
 def _norm(width: int, layout: str) -> nn.Module:
-    return nn.BatchNorm1d(width) if layout == "NC" else PointNorm(width)
+    return RowNorm(width) if layout == "NC" else PointNorm(width)
 
 
 class DeepSets(nn.Module):

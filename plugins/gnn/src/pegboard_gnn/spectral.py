@@ -6,9 +6,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .sparse import Memo
 from .structure import Laplacian, Structure, dense
+
+SAME = 1e-8  # eigenvalues so near each other are one, whose eigenvectors are any of a space
 
 
 class Spectrum(NamedTuple):
@@ -72,6 +75,7 @@ class Fixed(NamedTuple):
 
     spectrum: Spectrum
     basis: Tensor | None  # (modes, kernels) where filters are smooth
+    tied: Tensor | None = None  # (modes,) else, where eigenvalues coincide: the number of each one's value
 
 
 class Decomposed:
@@ -96,15 +100,27 @@ class Decomposed:
     def _once(self, edges: Tensor, features: Tensor | None, nodes: int) -> Fixed:
         weight = None if features is None else features[:, 0]
         found = spectrum(edges, weight, nodes, self.normalised, self.modes)
-        basis = None
+        basis = tied = None
         if self.smooth is not None:
             top = torch.full_like(found.values[-1], 2.0) if self.normalised else found.values[-1]
+            top = torch.where(top < SAME, torch.ones_like(top), top)  # all are 0 where no edge is
             basis = kernels(found.values, self.smooth, self.kind, top).float()
-        return Fixed(Spectrum(found.values.float(), found.vectors.float()), basis)
+        else:
+            apart = found.values.diff() > SAME * found.values[-1].clamp(min=1)
+            if torch.compiler.is_compiling() or not bool(apart.all()):
+                tied = functional.pad(apart.cumsum(0), (1, 0))
+        return Fixed(Spectrum(found.values.float(), found.vectors.float()), basis, tied)
 
 
 def _empty(like: Tensor, *shape: int) -> Tensor:
     return torch.zeros(shape, device=like.device)
+
+
+def means(x: Tensor, owner: Tensor) -> Tensor:
+    """Rows of x, each the mean of those with the same number in `owner` (rows,)."""
+    counts = x.new_zeros(len(x)).index_add(0, owner, x.new_ones(len(x))).clamp(min=1)
+    sums = torch.zeros_like(x).index_add(0, owner, x)
+    return (sums / counts.view(-1, *[1] * (x.dim() - 1)))[owner]
 
 
 class SpectralConv(nn.Module):
@@ -121,7 +137,9 @@ class SpectralConv(nn.Module):
     def forward(self, x: Tensor, of: Any) -> Tensor:
         shares = transform(x, of.spectrum)  # (modes, inputs)
         if of.basis is None:
-            mixed = torch.bmm(shares.unsqueeze(1), self.filters).squeeze(1)
+            # Which eigenvectors of one value were found is chance, which one factor for all makes nothing of.
+            filters = self.filters if of.tied is None else means(self.filters, of.tied)
+            mixed = torch.bmm(shares.unsqueeze(1), filters).squeeze(1)
         else:  # the kernels weigh what each of their matrices makes
             mixed = torch.einsum("mk,mi,kio->mo", of.basis, shares, self.filters)
         found = inverse(mixed, of.spectrum)

@@ -62,6 +62,9 @@ def load(path: Path) -> Any:
         AttributeError,
         IndexError,
         ImportError,
+        MemoryError,
+        OverflowError,
+        RecursionError,
     ) as error:
         raise PegboardError(f"cannot read {path}: {error}") from None
     except pickle.UnpicklingError as error:
