@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from networks import Network
 from torch import Tensor, nn
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from pegboard_gnn.sparse import Csr
 
 UPDATES = 44  # an epoch, as of the other workloads; one full batch each
 HIDDEN, CLASSES = 16, 7
@@ -44,90 +47,37 @@ def papers() -> tuple[Tensor, Tensor]:
     return asked.repeat(UPDATES, 1), y[asked].repeat(UPDATES, 1)
 
 
-def adjacency(edges: Tensor, nodes: int) -> Tensor:
-    """D^-1/2 (A + I) D^-1/2, sparse."""
-    edges = torch.cat((edges, torch.arange(nodes).expand(2, nodes)), 1)
-    root = torch.bincount(edges[1], minlength=nodes).float().rsqrt()
-    return torch.sparse_coo_tensor(edges.flip(0), root[edges[0]] * root[edges[1]], (nodes, nodes))
-
-
-Rows = tuple[Tensor, Tensor, Tensor]  # where each row starts, and the column and value of each entry
-
-
-def by_rows(matrix: Tensor) -> Rows:
-    """Numbers of 32 bits, as the kernel reads them; no views of a matrix, which torch's compiler refuses."""
-    rows = matrix.coalesce().to_sparse_csr()
-    return rows.crow_indices().int(), rows.col_indices().int(), rows.values().clone()
-
-
 @lru_cache
-def matrices() -> tuple[tuple[Rows, Rows], ...]:
-    """Features and normalised adjacency, each by rows and by columns, made once."""
+def matrices() -> tuple[Csr, Csr]:
+    """Features and normalised adjacency, made once."""
+    from pegboard_gnn.sparse import Csr
+    from pegboard_gnn.structure import coupled
+
     with torch.device("cpu"):  # whatever the device of the network that is being built
         x, edges, _, _ = graph()
-        found = (x.to_sparse(), adjacency(edges, len(x)))
-        return tuple((by_rows(matrix), by_rows(matrix.t())) for matrix in found)
-
-
-# The product with a sparse matrix as an operation of its own: what torch calls in an eager step, and what its
-# compiler, which has no sparse matrices, can leave as it is in a graph.
-LIBRARY = torch.library.Library("bench", "DEF")
-LIBRARY.define(
-    "sparse_product(Tensor starts, Tensor columns, Tensor values, int width, Tensor dense) -> Tensor"
-)
-
-
-def _product(starts: Tensor, columns: Tensor, values: Tensor, width: int, dense: Tensor) -> Tensor:
-    size = (len(starts) - 1, width)
-    return torch.sparse_csr_tensor(starts, columns, values, size, check_invariants=False) @ dense
-
-
-def _shape(starts: Tensor, columns: Tensor, values: Tensor, width: int, dense: Tensor) -> Tensor:
-    return dense.new_empty(starts.shape[0] - 1, dense.shape[1])
-
-
-LIBRARY.impl("sparse_product", _product, "CPU")
-LIBRARY.impl("sparse_product", _shape, "Meta")
-product = torch.ops.bench.sparse_product.default
-
-
-class Product(torch.autograd.Function):
-    """Sparse times dense. torch's own way back turns the matrix around in every step, which takes longer than
-    all the rest; here it is given turned around."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, dense: Tensor, starts: Tensor, columns: Tensor, values: Tensor,
-        back_starts: Tensor, back_columns: Tensor, back_values: Tensor,
-    ) -> Tensor:  # fmt: skip
-        ctx.save_for_backward(back_starts, back_columns, back_values)
-        ctx.height = starts.shape[0] - 1
-        return product(starts, columns, values, back_starts.shape[0] - 1, dense)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        starts, columns, values = ctx.saved_tensors
-        found = product(starts, columns, values, ctx.height, grad.contiguous())
-        return found, None, None, None, None, None, None
+        (source, target), weight, *_ = coupled(edges, None, len(x))
+        assert weight is not None
+        return Csr.of_dense(x), Csr.of(target, source, weight, (len(x), len(x)))
 
 
 class Sparse(nn.Module):
-    """A sparse matrix that stays the same: by rows, and by columns for the way back.
+    """A sparse matrix that stays the same.
 
     It is data, so checkpoints are spared it.
     """
 
-    def __init__(self, rows: Rows, columns: Rows) -> None:
+    def __init__(self, matrix: Csr) -> None:
         super().__init__()
-        for side, parts in (("", rows), ("back_", columns)):
-            for name, part in zip(("starts", "columns", "values"), parts, strict=True):
-                self.register_buffer(side + name, part, persistent=False)
+        self.make, self.shape = type(matrix), matrix.shape
+        for name, part in zip(matrix._fields, matrix[:-1], strict=False):
+            self.register_buffer(name, part, persistent=False)
 
     def times(self, dense: Tensor) -> Tensor:
-        return Product.apply(
-            dense, self.starts, self.columns, self.values,
-            self.back_starts, self.back_columns, self.back_values,
+        matrix = self.make(
+            self.starts, self.columns, self.values,
+            self.column_starts, self.rows, self.turned, self.back, self.shape,
         )  # fmt: skip
+        return matrix.matmul(dense)
 
 
 class Gcn(nn.Module):
@@ -148,5 +98,5 @@ class Gcn(nn.Module):
 
 
 def gcn() -> Network:
-    words, spread = (Sparse(*pair) for pair in matrices())
+    words, spread = map(Sparse, matrices())
     return Network(Gcn(words, spread, (graph().x.shape[1], HIDDEN, CLASSES)))

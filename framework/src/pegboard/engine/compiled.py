@@ -244,8 +244,15 @@ class Compiling:
             return model._call_impl(*args, **options)  # type: ignore[no-untyped-call]
 
         forward.__code__ = forward.__code__.replace()  # see whole_update
+        compiled, ready = torch.compile(forward, mode=None if mode == "default" else mode), _ready(model)
+
+        def call(*args: Any, **options: Any) -> Any:
+            assert ready is not None
+            ready(*args)
+            return compiled(*args, **options)
+
         # In place, so that no name in the model changes.
-        model._compiled_call_impl = torch.compile(forward, mode=None if mode == "default" else mode)
+        model._compiled_call_impl = compiled if ready is None else call
 
     def _less(self, why: str) -> None:
         """Go on with a smaller graph, or none."""
@@ -316,6 +323,8 @@ class Compiling:
                 assert linked.guard is not None
                 linked.guard.begin(progress.step)
             self.counting = True
+        if (ready := _ready(loop.assembly.model)) is not None:
+            ready(*loop.train.gather(groups[0][0]).inputs)
         before, step, started = self.graphs.made, progress.step, time.monotonic()
         try:
             self.graphs.call(groups, step)
@@ -345,6 +354,12 @@ class Compiling:
             self.estimate = None
             if why:
                 self._less(why)
+
+
+def _ready(model: Any) -> Callable[..., None] | None:
+    """What a model makes once of inputs that stay the same; a graph can hold on to it, but not make it."""
+    found: Callable[..., None] | None = getattr(model, "ready", None)
+    return found
 
 
 def _sizes(group: Group) -> list[int]:

@@ -147,16 +147,16 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     def move(grads: Grads) -> None:
         """The optimizer's step, past its bookkeeping where it has a function for that."""
         nonlocal direct
-        if direct is not None:
-            for at, stride in enumerate(strides):
-                g = grads[at]
-                if g is None:
-                    break
-                if g.stride() != stride:  # kernels take for granted that they lie in memory alike
-                    grads[at] = torch.empty_like(params[at]).copy_(g)
-            else:
-                direct(grads, [group["lr"] for group in groups])  # type: ignore[arg-type]
-                return
+        complete = True
+        for at, stride in enumerate(strides):
+            g = grads[at]
+            if g is None:
+                complete = False
+            elif not g.is_sparse and g.stride() != stride:  # kernels take for granted that both lie alike
+                grads[at] = torch.empty_like(params[at]).copy_(g)
+        if complete and direct is not None:
+            direct(grads, [group["lr"] for group in groups])  # type: ignore[arg-type]
+            return
         for p, g in zip(params, grads, strict=True):
             p.grad = g
         if scaler is None:

@@ -145,13 +145,23 @@ class GraphNetwork(nn.Module):
             rows = rows.index_select(0, last)
         return self.logits(rows if self.head is None else self.head(rows))
 
-    def _read(self, x: Tensor) -> Rows:
-        """The features, as a sparse matrix where most are zero and nothing hangs on them but dropout."""
-        if not self.sparse or x.is_meta or x.requires_grad or torch.compiler.is_compiling():
-            return self.input(x)
+    def ready(self, x: Tensor, edges: Tensor, *rest: Tensor) -> None:
+        """What is made once of a graph that stays the same, for a compiled step to hold on to."""
+        self.prepare(edges, rest[0] if len(rest) > 1 else None, len(x))
+        self._matrix(x)
+
+    def _matrix(self, x: Tensor) -> Csr | None:
+        """The features as a sparse matrix, where most are zero and nothing hangs on them but dropout."""
+        if not self.sparse or x.is_meta or x.requires_grad:
+            return None
         if any(type(module) is not nn.Dropout for module in self.input._modules.values()):
-            return self.input(x)
-        matrix = self._rows.get((x,), lambda: _sparse_rows(x))
+            return None
+        if torch.compiler.is_compiling():
+            return self._rows.kept((x,))
+        return self._rows.get((x,), lambda: _sparse_rows(x))
+
+    def _read(self, x: Tensor) -> Rows:
+        matrix = self._matrix(x)
         if matrix is None:
             return self.input(x)
         # To drop a zero changes nothing, so dropout of the other numbers is dropout of all.

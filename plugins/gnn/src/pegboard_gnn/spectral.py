@@ -91,9 +91,9 @@ class Decomposed:
             count = nodes if self.modes is None else self.modes
             empty = Spectrum(_empty(edges, count), _empty(edges, nodes, count))
             return Fixed(empty, None if self.smooth is None else _empty(edges, count, self.smooth))
-        if torch.compiler.is_compiling():  # a graph keeps nothing from one step to the next
-            return self._once(edges, features, nodes)
         keys = (edges,) if features is None else (edges, features)
+        if torch.compiler.is_compiling():
+            return self._memo.kept(keys) or self._once(edges, features, nodes)
         return self._memo.get(keys, lambda: self._once(edges, features, nodes))
 
     @torch.no_grad()

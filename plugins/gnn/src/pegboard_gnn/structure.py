@@ -129,10 +129,12 @@ class Prepared:
         self._memo: Memo[Structure] = Memo()
 
     def __call__(self, edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
-        # On the meta device there is nothing to keep, and a graph for the compiler holds no sparse matrix.
-        if not self.fixed or edges.is_meta or torch.compiler.is_compiling():
+        # On the meta device there is nothing to keep.
+        if not self.fixed or edges.is_meta or (features is not None and features.requires_grad):
             return self.prepare(edges, features, nodes)
         keys = (edges,) if features is None else (edges, features)
+        if torch.compiler.is_compiling():
+            return self._memo.kept(keys) or self.prepare(edges, features, nodes)
         return self._memo.get(keys, lambda: self._once(edges, features, nodes))
 
     def _once(self, edges: Tensor, features: Tensor | None, nodes: int) -> Structure:
