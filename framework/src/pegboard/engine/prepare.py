@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from torch import Tensor
 
@@ -45,15 +45,17 @@ def _again(plan: Plan) -> bool:
 
 @contextmanager
 def _shown(train: Resident, working: Working | None) -> Iterator[None]:
-    """Count samples as they are taken, for a progress bar."""
+    """Count samples as they are taken, for a progress bar; a trick that takes none needs no bar."""
     if working is None:
         yield
         return
-    gather, seen = train.gather, 0
-    with working(len(train), "sample") as advance:
+    gather, seen, advance = train.gather, 0, None
+    with ExitStack() as stack:
 
         def counted(index: Tensor) -> Batch:
-            nonlocal seen
+            nonlocal seen, advance
+            if advance is None:
+                advance = stack.enter_context(working(len(train), "sample"))
             batch = gather(index)
             seen += len(index)
             advance(seen)
