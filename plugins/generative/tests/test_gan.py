@@ -220,6 +220,22 @@ def test_every_wrong_player_is_told_at_once() -> None:
     assert lines[0].endswith("; did you mean 'generator'?") and lines[1].endswith("discriminator, generator")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"model": {"name": "gan", "norm": "batch"}},
+        {
+            "model": {"name": "gan", "norm": "batch", "form": "convolutional", "channels": [2, 2, 2]},
+            "data": {"name": "digits", "limit": 9, "batch_size": 1},
+        },
+    ],
+)
+def test_a_norm_over_a_batch_of_one_says_what_to_do(more: dict[str, Any], root: Path) -> None:
+    given = config(data={"name": "ring", "samples": 20, "batch_size": 1}) | more
+    with lean(), pytest.raises(PegboardError, match="A last batch of one sample is the usual cause"):
+        pegboard.train(given, root=root, quiet=True)
+
+
 def test_both_names_of_the_discriminators_loss_are_one_number(root: Path) -> None:
     given = config(data={"name": "ring", "samples": 100, "batch_size": 7, "eval_batch_size": 7})
     with lean():

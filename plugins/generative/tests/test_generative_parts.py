@@ -124,6 +124,26 @@ def test_the_plan_says_which_loss_a_reconstruction_has(loss: str) -> None:
     assert f"\n  {shown} + 0.5 mean |code|\n" in text
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_samples_without_weight_teach_nothing(model: str) -> None:
+    from pegboard.config.check import check
+    from pegboard.planning import assemble, make_plan
+
+    assembly = assemble(make_plan(check(config(model)), read=True), "cpu")
+    x = torch.rand(4, 1, 8, 8) - 0.5
+    found = []
+    for other in (x[2:], x[2:] + 1):  # the last two differ, and weigh nothing
+        torch.manual_seed(0)
+        weight, rows = torch.tensor([1.0, 1.0, 0.0, 0.0]), torch.arange(4)
+        loss, _ = assembly.kits[0].player.loss(
+            assembly.model, pegboard.Batch((torch.cat([x[:2], other]),), None, weight, rows)
+        )
+        found.append(float(loss.detach()))
+        none = pegboard.Batch((x,), None, torch.zeros(4), rows)
+        assert math.isfinite(float(assembly.kits[0].player.loss(assembly.model, none)[0].detach()))
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
+
+
 def test_a_traversal_of_components_goes_as_far_as_the_data(root: Path) -> None:
     from pegboard.generators import Generator
     from pegboard.inference import Trained

@@ -84,6 +84,31 @@ def test_the_energy_never_rises_and_ends_at_rest() -> None:
     assert torch.equal(settle(both, circle, sweeps=2, synchronous=True), both)
 
 
+def test_with_a_bias_the_energy_never_rises_either() -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = symmetric(torch.randn(20, 20, generator=generator, dtype=torch.float64))
+    bias = 3 * torch.randn(20, generator=generator, dtype=torch.float64)
+    state = patterns(40, 20)
+    for _ in range(60):
+        after = settle(state, weight, bias, sweeps=1)
+        assert (energy(after, weight, bias) <= energy(state, weight, bias) + 1e-12).all()
+        state = after
+    assert torch.equal(state, signs(fields(state, weight, bias)))
+
+
+@pytest.mark.parametrize("kind", ["dense", "continuous"])
+@pytest.mark.parametrize("power", [2, 3])
+def test_the_energy_of_other_memories_never_rises(kind: str, power: int) -> None:
+    model = Hopfield((20,), kind, power=power, beta=0.5, slots=6, sweeps=1).double()
+    model.weight.data.normal_()
+    state = model.state(torch.randn(40, 20, dtype=torch.float64))
+    for _ in range(30):
+        after = model.recall(state)
+        assert (model.energy(after) <= model.energy(state) + 1e-9).all()
+        state = after
+    assert torch.allclose(state, model.recall(state), atol=1e-2)
+
+
 @pytest.mark.catalogue("S4-014")
 def test_one_gradient_step_is_hebbian_learning_and_recalls() -> None:
     x = patterns(10, 200)

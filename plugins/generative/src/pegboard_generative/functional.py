@@ -17,8 +17,10 @@ def wide(x: Tensor) -> Tensor:
 
 
 def mean_of(each: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The mean of numbers (batch,), by the weight of each sample where there is one."""
-    return each.mean() if weight is None else (each * weight).sum() / weight.sum()
+    """The mean of numbers (batch,), by the weight of each sample where there is one; 0 where none counts."""
+    if weight is None:
+        return each.mean()
+    return (each * weight).sum() / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
 
 
 def gaussian_kl(mean: Tensor, log_variance: Tensor) -> Tensor:
@@ -97,18 +99,23 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     return 0.5 * (torch.xlogy(p, p / middle) + torch.xlogy(q, q / middle)).sum()
 
 
-def discriminator_loss(real: Tensor, fake: Tensor, variant: str, label: Tensor | None = None) -> Tensor:
+def discriminator_loss(
+    real: Tensor, fake: Tensor, variant: str, label: Tensor | None = None, weight: Tensor | None = None
+) -> Tensor:
     """What the discriminator loses on scores (batch,) of samples of the data and of the generator.
 
     `label` (batch,) is what it is told that samples of the data are, 1 without; of other variants unused.
+    `weight` (batch,) weighs samples of the data.
     """
     if variant == "wasserstein":
-        return fake.mean() - real.mean()
+        return fake.mean() - mean_of(real, weight)
     if variant == "hinge":
-        return functional.relu(1 - real).mean() + functional.relu(1 + fake).mean()
+        return mean_of(functional.relu(1 - real), weight) + functional.relu(1 + fake).mean()
     label = torch.ones_like(real) if label is None else label
-    told = functional.binary_cross_entropy_with_logits(real, label)
-    return told + functional.softplus(fake).mean()
+    told = functional.binary_cross_entropy_with_logits
+    if weight is None:
+        return told(real, label) + functional.softplus(fake).mean()
+    return mean_of(told(real, label, reduction="none"), weight) + functional.softplus(fake).mean()
 
 
 def generator_loss(fake: Tensor, variant: str) -> Tensor:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from pegboard import Peg
+from pegboard import Peg, PegboardError
 from torch import Tensor, nn
 
 _ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
@@ -31,6 +31,27 @@ def activation(name: str) -> nn.Module:
 Act = Callable[[], nn.Module]
 
 
+def _several(x: Tensor, training: bool) -> Tensor:
+    """Refuse a batch whose features have one value each, which has no variance."""
+    if training and x.numel() == x.shape[1]:
+        raise PegboardError(
+            f"model.norm batch needs more than one value of a feature, and a batch has the shape "
+            f"{tuple(x.shape)}. A last batch of one sample is the usual cause: set data.drop_last: true, or "
+            "another data.batch_size."
+        )
+    return x
+
+
+class _Norm1d(nn.BatchNorm1d):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(_several(input, self.training))
+
+
+class _Norm2d(nn.BatchNorm2d):
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(_several(input, self.training))
+
+
 class Dense(nn.Module):
     """Layers (batch, *shape) to (batch, outputs), or to (batch, *outputs) where that is a shape."""
 
@@ -48,7 +69,7 @@ class Dense(nn.Module):
         self.shape = (outputs,) if isinstance(outputs, int) else tuple(outputs)
         layers: list[nn.Module] = []
         for before, after in pairwise([inputs, *hidden]):
-            own = nn.BatchNorm1d(after) if norm else None
+            own = _Norm1d(after) if norm else None
             layers += [nn.Linear(before, after), Peg("affine", after, norm=own), act(), Peg("hidden", after)]
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear([inputs, *hidden][-1], math.prod(self.shape))
@@ -98,7 +119,7 @@ class Up(nn.Module):
         self.head = nn.Linear(inputs, math.prod(self.start))
         first = channels[-1]
         self.first = nn.Sequential(
-            Peg("affine", first, "NCHW", nn.BatchNorm2d(first) if norm else None),
+            Peg("affine", first, "NCHW", _Norm2d(first) if norm else None),
             act(),
             Peg("hidden", first, "NCHW"),
         )
@@ -108,7 +129,7 @@ class Up(nn.Module):
             height, width = (s[level] - 2 * s[level + 1] for s in sizes)  # what halving left over
             layers.append(nn.ConvTranspose2d(before, after, 4, 2, 1, (height, width)))
             if level:
-                own = nn.BatchNorm2d(after) if norm else None
+                own = _Norm2d(after) if norm else None
                 layers += [Peg("affine", after, "NCHW", own), act(), Peg("hidden", after, "NCHW")]
         self.body = nn.Sequential(*layers)
 

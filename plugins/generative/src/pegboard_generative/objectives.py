@@ -115,7 +115,9 @@ class ElboLoss(Objective):
     def loss(self, output: Bounded, target: Any, weight: Tensor | None = None) -> Tensor:
         divergence = gaussian_kl(output.mean, output.log_variance)  # (batch, latent)
         if self.free:
-            each = divergence.mean(0) if weight is None else weight @ divergence / weight.sum()
+            each = divergence.mean(0)
+            if weight is not None:
+                each = weight @ divergence / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)
             cost = each.clamp(min=self.free).sum()
         else:
             cost = mean_of(divergence.sum(1), weight)
@@ -202,16 +204,19 @@ class AdversarialLoss(Objective):
             generated = model.sample(len(x))
         real, fake = model(x), model(generated)
         told = None if batch.target is None or self.variant in ("wasserstein", "hinge") else batch.target
-        loss = discriminator_loss(real, fake, self.variant, None if told is None else told.squeeze(1))
+        told = None if told is None else told.squeeze(1)
+        loss = discriminator_loss(real, fake, self.variant, told, batch.weight)
         if self.penalty and torch.is_grad_enabled():
-            loss = loss + self.penalty * self._slope(model, x, generated)
+            loss = loss + self.penalty * self._slope(model, x, generated, batch.weight)
         return loss, Judged(real, fake, x, generated)
 
-    def _slope(self, model: Callable[[Tensor], Tensor], x: Tensor, generated: Tensor) -> Tensor:
+    def _slope(
+        self, model: Callable[[Tensor], Tensor], x: Tensor, generated: Tensor, weight: Tensor | None = None
+    ) -> Tensor:
         if self.variant != "wasserstein":
-            return 0.5 * gradient_norms(model, x).square().mean()
+            return 0.5 * mean_of(gradient_norms(model, x).square(), weight)
         share = torch.rand(len(x), *(1,) * (x.dim() - 1), device=x.device)
-        return (gradient_norms(model, x.lerp(generated, share)) - 1).square().mean()
+        return mean_of((gradient_norms(model, x.lerp(generated, share)) - 1).square(), weight)
 
     def generate(self, model: Any, batch: Batch) -> tuple[Tensor, Any]:
         """What the generator loses."""
@@ -223,7 +228,8 @@ class AdversarialLoss(Objective):
         (x,) = batch.inputs
         generated = sample(len(x))
         real, fake = model(x), model(generated)
-        return discriminator_loss(real, fake, self.variant), Judged(real, fake, x, generated)
+        loss = discriminator_loss(real, fake, self.variant, weight=batch.weight)
+        return loss, Judged(real, fake, x, generated)
 
     def metrics(self) -> dict[str, Metric]:
         variant = self.variant
@@ -362,7 +368,8 @@ class EnergyLoss(Objective):
         """-sum x_t m_t, where every training sample has a slot: its gradient is the pattern itself."""
         assert batch.rows is not None
         slots = model.weight[batch.rows]
-        return -(slots * output.state).sum()
+        overlap = (slots * output.state).sum(1)
+        return -(overlap if batch.weight is None else overlap * batch.weight).sum()
 
     def recalled(self, model: Hopfield, x: Tensor, output: Stored) -> Recalled:
         """Patterns of which some places were changed, and how much of each comes back."""
