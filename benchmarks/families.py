@@ -117,7 +117,7 @@ def drawn(source: Any, size: int | str) -> Iterator[Batch]:
     while True:
         for index in torch.randperm(len(source))[: len(source) // size * size].split(size):
             if held:
-                *inputs, target = (x[index] for x in held)
+                *inputs, target = (x.index_select(0, index) for x in held)
                 yield Batch(tuple(inputs), target)
             else:
                 yield source.gather(index)

@@ -118,7 +118,7 @@ def by_hand(size: Size, x: Tensor, y: Tensor) -> tuple[Run, Callable[[], None]]:
     def run(steps: int) -> None:
         for index in indices[:steps]:
             optimizer.zero_grad()
-            loss = functional.cross_entropy(model(x[index]), y[index])
+            loss = functional.cross_entropy(model(x.index_select(0, index)), y.index_select(0, index))
             loss.backward()
             optimizer.step()
 

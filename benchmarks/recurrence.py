@@ -102,7 +102,7 @@ def loops(cell: str, size: Size) -> dict[str, Run]:
     def by_hand(steps: int) -> None:
         for index in indices[:steps]:
             optimizer.zero_grad()
-            loss = functional.mse_loss(model(x[index]), y[index])
+            loss = functional.mse_loss(model(x.index_select(0, index)), y.index_select(0, index))
             loss.backward()
             optimizer.step()
 

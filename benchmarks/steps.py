@@ -56,6 +56,9 @@ Run = Callable[[int], None]  # makes that many updates
 class Nobody:
     """A watcher that looks away."""
 
+    def working(self, total: int, unit: str) -> Any:
+        return nullcontext(lambda done: None)
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args: None
 
@@ -102,7 +105,7 @@ def drawn(x: Tensor, y: Tensor, steps: int, size: int = BATCH) -> Iterator[tuple
             if steps == 0:
                 return
             steps -= 1
-            yield x[index], y[index]
+            yield x.index_select(0, index), y.index_select(0, index)
 
 
 def by_hand(x: Tensor, y: Tensor) -> Run:
@@ -126,15 +129,16 @@ def by_hand_lean(x: Tensor, y: Tensor) -> Run:
     params = list(model.parameters())
     weights = [p.detach() for p in params]
     means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
-    counts = [torch.zeros(()) for _ in params]
+    counts, one = torch.zeros(len(params)), torch.ones(())
+    each = list(counts.unbind())
 
     def run(steps: int) -> None:
         for inputs, targets in drawn(x, y, steps):
             loss = functional.cross_entropy(model(inputs), targets)
             grads = torch.autograd.grad(loss, params)
-            torch._foreach_add_(counts, 1)
+            counts.add_(one)
             torch._fused_adam_(
-                weights, list(grads), means, squares, [], counts, lr=RATE, beta1=0.9, beta2=0.999, eps=1e-8,
+                weights, list(grads), means, squares, [], each, lr=RATE, beta1=0.9, beta2=0.999, eps=1e-8,
                 weight_decay=0.0, amsgrad=False, maximize=False,
             )  # fmt: skip
 

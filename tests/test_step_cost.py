@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,9 @@ def loop_of(tmp_path: Path, **nodes: Any) -> Loop:
     }
 
     class Nobody:
+        def working(self, total: int, unit: str) -> Any:
+            return nullcontext(lambda done: None)
+
         def __getattr__(self, name: str) -> Callable[..., None]:
             return lambda *args: None
 

@@ -20,7 +20,7 @@ def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False) 
     for _ in range(work.epochs):
         for index in torch.randperm(len(xs)).split(work.batch):
             optimizer.zero_grad()
-            loss = work.criterion(forward(xs[index]), ys[index])
+            loss = work.criterion(forward(xs.index_select(0, index)), ys.index_select(0, index))
             loss.backward()
             optimizer.step()
     return Trained(model, updates(optimizer))
@@ -50,12 +50,13 @@ def train_lean(work: Workload, defaults: bool, folder: Path) -> Trained:
     params = list(model.parameters())
     weights = [p.detach() for p in params]
     means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
-    steps = [torch.zeros(()) for _ in params]
+    counts, one = torch.zeros(len(params)), torch.ones(())
+    steps = list(counts.unbind())
     for _ in range(work.epochs):
         for index in torch.randperm(len(xs)).split(work.batch):
-            loss = work.criterion(model(xs[index]), ys[index])
+            loss = work.criterion(model(xs.index_select(0, index)), ys.index_select(0, index))
             grads = [g.contiguous() for g in torch.autograd.grad(loss, params)]
-            torch._foreach_add_(steps, 1)
+            counts.add_(one)
             torch._fused_adam_(
                 weights, grads, means, squares, [], steps, lr=work.lr, beta1=0.9, beta2=0.999, eps=1e-8,
                 weight_decay=0.0, amsgrad=False, maximize=False,

@@ -6,6 +6,7 @@ import functools
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,9 @@ def outcome(keys: Sequence[str], nodes: Config, target: str) -> Any:
 
 class Nobody:
     """A watcher that is not interested."""
+
+    def working(self, total: int, unit: str) -> Any:
+        return nullcontext(lambda done: None)
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args: None
