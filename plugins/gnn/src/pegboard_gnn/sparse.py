@@ -104,6 +104,8 @@ def _starts(sorted_numbers: Tensor, count: int, dtype: torch.dtype) -> Tensor:
 
 
 def _multiply(starts: Tensor, columns: Tensor, values: Tensor, width: int, dense: Tensor) -> Tensor:
+    if dense.is_meta:  # which has no sparse matrices and no automatic precision
+        return _shape(starts, columns, values, width, dense)
     size = (len(starts) - 1, width)
     matrix = torch.sparse_csr_tensor(starts, columns, values, size, check_invariants=False)
     if not torch.is_autocast_enabled(dense.device.type):
