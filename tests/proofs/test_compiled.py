@@ -22,6 +22,7 @@ from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, pl
 from safetensors.torch import load_file
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -159,9 +160,11 @@ def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
 def test_a_graph_draws_the_random_numbers_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the compiler is told to take apart is taken apart; the rest of its work is left out."""
 
-    def apart_alone(graph: Any, inputs: Any, decompositions: Any, **options: Any) -> Any:
-        assert options["config_patches"]["fallback_random"]
-        taken = aot_autograd(fw_compiler=lambda made, inputs: made.forward, decompositions=decompositions)
+    def apart_alone(graph: Any, inputs: Any, config_patches: Any, **own: Any) -> Any:
+        assert own == {}  # a table of our own would have to be right, and torch would keep no graph
+        with torch._inductor.config.patch(config_patches):
+            table = select_decomp_table()
+        taken = aot_autograd(fw_compiler=lambda made, inputs: made.forward, decompositions=table)
         return taken(graph, inputs)
 
     torch._dynamo.reset()
@@ -296,6 +299,18 @@ def test_graphs_are_kept_in_the_cache_of_a_person_who_has_one(
     with tracing():
         found = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
     assert found == (place / "pegboard" / "compiled" if writable else Path(default_cache_dir()))
+
+
+@pytest.mark.prove
+@pytest.mark.usefixtures("compiler")
+def test_a_graph_is_found_again_by_the_next_run(tmp_path: Path) -> None:
+    for found in (0, 1):
+        torch._dynamo.reset()
+        counters = torch._dynamo.utils.counters["inductor"]
+        counters.clear()
+        run = pegboard.train(odd(), root=tmp_path, quiet=True)
+        assert run.summary["compiled"]["level"] == "step"
+        assert (counters["fxgraph_cache_hit"], counters["fxgraph_cache_bypass"]) == (found, 0)
 
 
 @pytest.mark.prove

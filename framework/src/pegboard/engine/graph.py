@@ -63,14 +63,14 @@ class Graph:
             )
         assigns = assignments()
         inner: Any
-        with _torchs_pooling(inputs, self.options) as decompositions:
+        with _torchs_pooling(inputs):
             try:
-                inner = compile_fx(graph, inputs, config_patches=self.options, decompositions=decompositions)
+                inner = compile_fx(graph, inputs, config_patches=self.options)
             except Exception:  # some kernels cannot be called from C++
                 if not self.options["cpp_wrapper"]:
                     raise
                 self.options = {**self.options, "cpp_wrapper": False}
-                inner = compile_fx(graph, inputs, config_patches=self.options, decompositions=decompositions)
+                inner = compile_fx(graph, inputs, config_patches=self.options)
         self.made += 1
         self._slots = None
 
@@ -114,29 +114,28 @@ class Graph:
 
 
 @contextmanager
-def _torchs_pooling(
-    inputs: Sequence[Any], options: dict[str, Any]
-) -> Iterator[dict[Any, Callable[..., Any]] | None]:
+def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[None]:
     """On the CPU, max pooling by torch's own kernels: those of the compiler take three times as long.
 
-    Gives the operations that the compiler is to take apart, None for its usual ones.
+    The compiler's tables are changed and put back; given one of our own it would keep no graphs between runs.
     """
-    from torch._inductor import config, decomposition, lowering
+    from torch._inductor import decomposition, lowering
 
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
-        yield None
+        yield
         return
     aten, known = torch.ops.aten, cast(dict[Any, Any], lowering.lowerings)
+    taken_apart = decomposition.decompositions
     fallback = cast(Callable[..., Any], lowering.fallback_handler)
     pooling = (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default)
     before = {op: known[op] for op in pooling if op in known}
+    rules = {op: taken_apart.pop(op) for op in before if op in taken_apart}
     known.update({op: fallback(op, add_to_fallback_set=False) for op in before})
-    with config.patch(options):  # which say whether random numbers are taken apart too
-        usual = decomposition.select_decomp_table()
     try:
-        yield {op: rule for op, rule in usual.items() if op not in before}
+        yield
     finally:
         known.update(before)
+        taken_apart.update(rules)
 
 
 def _forgotten(value: Any) -> bool:
