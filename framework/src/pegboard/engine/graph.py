@@ -218,6 +218,7 @@ def inductor_options(mode: str, device: str, together: int) -> dict[str, Any]:
         "fallback_random": True,
         "emulate_precision_casts": True,  # short formats are rounded where a step in Python rounds them
         "size_asserts": False,  # the checks have seen to sizes
+        "cpp.min_chunk_size": 4096,  # numbers of a thread: for fewer, waking another takes longer
         # Kernels called from C++ instead of Python: a tenth less time, and half as much again to compile.
         "cpp_wrapper": device == "cpu" and together > 1,
     }
