@@ -361,7 +361,7 @@ def test_what_is_saved_after_a_damaged_checkpoint_stays(
     whole = pegboard.train(config(trainer=trainer), root=root / "whole", quiet=True)
     _interrupt_at(7, monkeypatch)
     monkeypatch.setattr("pegboard.engine.checkpoint.prune", lambda *args: None)
-    monkeypatch.setattr("pegboard.engine.checkpoint.MOST_WAITING", 0)  # and none is passed over
+    monkeypatch.setattr("pegboard.engine.checkpoint.Saver._passed_over", lambda self: [])
     with pytest.raises(loops.Interrupted):
         pegboard.train(config(trainer=trainer), root=root, quiet=True)
     monkeypatch.undo()

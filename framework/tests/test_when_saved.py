@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -70,6 +71,17 @@ def _save(saver: checkpoint.Saver, step: int, aliases: Sequence[str] = LAST) -> 
     saver.save(nn.Linear(2, 2), {}, {"step": step}, aliases)
 
 
+@contextmanager
+def busy_thread(saver: checkpoint.Saver) -> Iterator[None]:
+    """While others keep the thread that waits for the disk."""
+    free = threading.Event()
+    saver.writer.submit(free.wait)
+    try:
+        yield
+    finally:
+        free.set()
+
+
 @pytest.mark.parametrize("busy", [False, True], ids=["idle disk", "busy disk"])
 @pytest.mark.parametrize(
     ("keep", "saves", "left", "best"),
@@ -84,15 +96,12 @@ def test_a_busy_disk_ends_with_the_checkpoints_of_an_idle_one(
 ) -> None:
     told: list[str] = []
     saver = checkpoint.Saver(tmp_path, keep, lambda path, aliases: told.append(path.name), "")
-    free = threading.Event()
-    saver.writer.submit(free.wait)
-    for step, aliases in enumerate(saves, 1):
-        _save(saver, step, aliases)
-        if not busy:
-            free.set()
-            saver.settle()
-    assert len([*tmp_path.glob("step-*")]) == (0 if busy else len(left))
-    free.set()
+    with busy_thread(saver) if busy else nullcontext():
+        for step, aliases in enumerate(saves, 1):
+            _save(saver, step, aliases)
+            if not busy:
+                saver.settle()
+        assert len([*tmp_path.glob("step-*")]) == (0 if busy else len(left))
     saver.settle()
     names = {f"step-{step:08d}" for step in left}
     assert {path.name for path in tmp_path.iterdir()} == {*names, "best", "last"}
@@ -102,14 +111,12 @@ def test_a_busy_disk_ends_with_the_checkpoints_of_an_idle_one(
 
 
 def test_what_waits_for_the_disk_is_recovered_when_the_process_is_killed(tmp_path: Path) -> None:
-    saver = checkpoint.Saver(tmp_path, 1, lambda path, aliases: None, "")
-    free = threading.Event()
-    saver.writer.submit(free.wait)
-    for step in (1, 2):
-        _save(saver, step)
-    checkpoint.recover(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"step-00000001", "step-00000002"}
-    free.set()
+    saver = checkpoint.Saver(tmp_path, 2, lambda path, aliases: None, "")
+    with busy_thread(saver):
+        for step in (1, 2, 3):
+            _save(saver, step)
+        checkpoint.recover(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {"step-00000002", "step-00000003"}
     with pytest.raises(PegboardError, match="cannot save step 2"):
         saver.settle()
 
@@ -129,21 +136,18 @@ def test_a_checkpoint_that_the_disk_refuses_is_told_by_the_next_save(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_no_more_than_a_few_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saver = checkpoint.Saver(tmp_path, 9, lambda path, aliases: None, "")
-    free, settle, settled = threading.Event(), saver.settle, list[int]()
-
-    def noted() -> None:
-        free.set()
-        settled.append(saver.newest)
-        settle()
-
-    monkeypatch.setattr(saver, "settle", noted)
-    saver.writer.submit(free.wait)
-    for step in range(checkpoint.MOST_WAITING + 1):
+def test_the_disk_is_waited_for_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "SYNC_EVERY", 3600.0)
+    saver = checkpoint.Saver(tmp_path, 1, lambda path, aliases: None, "")
+    _save(saver, 1)
+    saver.commits[0].result()
+    for step in (2, 3, 4):
         _save(saver, step)
-    assert settled == [checkpoint.MOST_WAITING - 1]
-    _save(saver, checkpoint.MOST_WAITING)  # the same step again would write where the thread reads
-    assert settled == [checkpoint.MOST_WAITING - 1, checkpoint.MOST_WAITING]
-    settle()
-    assert len([*tmp_path.glob("step-*")]) == checkpoint.MOST_WAITING + 1
+        (part,) = tmp_path.glob(".step-*")  # those before it are gone
+        assert part.name.startswith(f".step-{step:08d}")
+        checkpoint.verify(part, checkpoint.read_manifest(part))
+    assert (tmp_path / "last").resolve().name == "step-00000001"
+    _save(saver, 4, BEST)  # written where the other waits, and so after it
+    assert (tmp_path / "last").resolve().name == "step-00000004" and not (tmp_path / "best").exists()
+    saver.settle()
+    assert {path.name for path in tmp_path.iterdir()} == {"step-00000004", "last", "best"}

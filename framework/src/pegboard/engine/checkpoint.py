@@ -10,8 +10,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
+import threading
+import time
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +32,7 @@ from ..errors import PegboardError
 
 FORMAT = 1
 WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
-MOST_WAITING = 4  # checkpoints that take room on the disk besides those that are kept
+SYNC_EVERY = 1.0  # seconds between two times that the disk is waited for
 LONGEST = 64 * 2**20  # bytes of a manifest
 NESTED = ("state_dict", "model")  # keys below which a file of torch's may have the weights
 WRAPPED = "module."  # before every name of a model that was wrapped to train on several devices
@@ -82,9 +85,10 @@ class Waiting(NamedTuple):
 class Saver:
     """Writes the checkpoints of a run, and lets a thread of its own wait for the disk and name them.
 
-    Syncing takes longer than a small epoch. What waits for it is complete, so a process killed now loses
-    nothing; and what a later one takes the place of while it waits need not be synced any more. Whoever needs
-    what was saved under its name calls `settle`; a failure is raised there, or by the next save.
+    Syncing takes longer than a small epoch, so it is done once a second at most. What waits for it is
+    complete, so a process killed now loses nothing; what later ones take the place of while it waits goes
+    unsynced. Whoever needs what was saved under its name calls `settle`; a failure is raised there, or by
+    the next save.
     """
 
     def __init__(
@@ -92,45 +96,66 @@ class Saver:
     ) -> None:
         self.folder, self.keep, self.saved, self.go_on = folder, keep, saved, go_on
         self.writer = ThreadPoolExecutor(1, "save")
-        self.waiting: deque[Waiting] = deque()  # for the thread to begin with them
-        self.newest = -1  # step that was written last
         self.commits: deque[Future[None]] = deque()
+        self.lock = threading.Lock()  # around these two
+        self.waiting: list[Waiting] = []  # for the thread to take them
+        self.asked = False  # whether it will
+        self.hurry = threading.Event()  # whether somebody waits for it
+        self.began = -math.inf  # when it last took some
+        self.newest = -1  # step that was written last
 
     def save(
         self, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any], aliases: Sequence[str]
     ) -> None:
         """Write a checkpoint to which the aliases will point."""
         step = manifest["step"]
-        if step == self.newest or len(self.waiting) >= MOST_WAITING:
+        if step == self.newest:  # it would be written where the thread reads
             self.settle()
         while self.commits and self.commits[0].done():
             self.commits.popleft().result()
         with self._telling(step):
             part = write(self.folder, model, state, manifest)
         self.newest = step
-        self.waiting.append(Waiting(part, step, tuple(aliases)))
-        self.commits.append(self.writer.submit(self._commit))
+        with self.lock:
+            self.waiting.append(Waiting(part, step, tuple(aliases)))
+            over, asked, self.asked = self._passed_over(), self.asked, True
+        for one in over:
+            shutil.rmtree(one.part, ignore_errors=True)
+        if not asked:
+            self.commits.append(self.writer.submit(self._commit))
+
+    def _passed_over(self) -> list[Waiting]:
+        """Take out those that later ones take the place of: no alias would stay with them, nor would they."""
+        over = []
+        for place, one in enumerate(self.waiting):
+            later = self.waiting[place + 1 :]
+            if len(later) >= self.keep and set(one.aliases) <= {a for other in later for a in other.aliases}:
+                over.append(one)
+        self.waiting = [one for one in self.waiting if one not in over]
+        return over
 
     def _commit(self) -> None:
         """Sync and name what waits, in the order in which it was written."""
-        waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
-        for place, one in enumerate(waiting):
-            later = waiting[place + 1 :]
-            aliases = [a for a in one.aliases if not any(a in other.aliases for other in later)]
-            if not aliases and len(later) >= self.keep:
-                shutil.rmtree(one.part, ignore_errors=True)
-                continue
+        self.hurry.wait(max(0.0, self.began + SYNC_EVERY - time.monotonic()))
+        self.began = time.monotonic()
+        with self.lock:
+            waiting, self.waiting, self.asked = self.waiting, [], False
+        for one in waiting:
             with self._telling(one.step):
                 path = commit(one.part)
-                for alias in aliases:
+                for alias in one.aliases:
                     point(self.folder, alias, path)
                 prune(self.folder, self.keep, path)
             self.saved(path, one.aliases)
 
     def settle(self) -> None:
         """Wait until what was saved is on the disk under its name."""
-        while self.commits:
-            self.commits.popleft().result()
+        self.hurry.set()
+        try:
+            while self.commits:
+                self.commits.popleft().result()
+        finally:
+            self.hurry.clear()
 
     @contextmanager
     def _telling(self, step: int) -> Iterator[None]:
