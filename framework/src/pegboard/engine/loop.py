@@ -12,7 +12,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -369,7 +369,7 @@ class Loop:
         if a.device.startswith("cuda"):
             rng["cuda"] = torch.cuda.get_rng_state(a.device)
         return {
-            "progress": asdict(self.progress),
+            "progress": dict(vars(self.progress)),
             "optimizers": [kit.optimizer.state_dict() for kit in a.kits],
             "scaler": self.precision.scaler.state_dict() if self.precision.scaler else {},
             "tricks": {key: trick.state_dict() for key, trick in a.tricks.items()},
@@ -380,7 +380,7 @@ class Loop:
             "counts": [count.clone() for count in self.counts],
             # What is trained goes on from these; the weights of the checkpoint are their average.
             "trained": {n: p.detach().clone() for n, p in a.model.named_parameters() if n in a.average},
-            "compiled": asdict(self.compiling.made),
+            "compiled": dict(vars(self.compiling.made)),
             "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
 

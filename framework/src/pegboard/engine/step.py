@@ -268,7 +268,8 @@ def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequ
 def clip_norm(grads: Grads, bound: float) -> Grads:
     """Gradients scaled to a joint length of at most `bound`, by the arithmetic of torch's clip_grad_norm_."""
     present = [g for g in grads if g is not None]
-    norm = torch.nn.utils.get_total_norm(present)
+    # The compiler joins norms of its own making, and cannot call torch's of a list from C++.
+    norm = torch.nn.utils.get_total_norm(present, foreach=False if torch.compiler.is_compiling() else None)
     scale = torch.clamp(bound / (norm + 1e-6), max=1.0)
     return [None if g is None else g * scale for g in grads]
 
