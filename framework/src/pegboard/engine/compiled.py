@@ -237,22 +237,30 @@ class Compiling:
             self.estimate = Estimate(self.loop.assembly.device, sum(len(of.params) for of in linked))
 
     def _model(self) -> None:
+        """Compile the forward pass alone: as it can be where that was asked for, else only as one graph."""
         self.made.level, self.before, self.seen = "model", unique_graphs(), 0
-        model, mode = self.loop.assembly.model, self.trainer.compile_mode
+        model, mode, whole = self.loop.assembly.model, self.trainer.compile_mode, self.made.asked != "model"
 
         def forward(*args: Any, **options: Any) -> Any:  # ours, for torch leaves out what begins in its own
             return model._call_impl(*args, **options)  # type: ignore[no-untyped-call]
 
         forward.__code__ = forward.__code__.replace()  # see whole_update
-        compiled, ready = torch.compile(forward, mode=None if mode == "default" else mode), _ready(model)
+        compiled = torch.compile(forward, mode=None if mode == "default" else mode, fullgraph=whole)
+        ready = _ready(model)
 
         def call(*args: Any, **options: Any) -> Any:
-            assert ready is not None
-            ready(*args)
-            return compiled(*args, **options)
+            if ready is not None:
+                ready(*args)
+            try:
+                return compiled(*args, **options)
+            except Exception as error:
+                if not whole or not is_compilers(error):
+                    raise
+                self._less(reason(error, self.loop.plan))  # pieces of it would cost more than they save
+                return forward(*args, **options)
 
         # In place, so that no name in the model changes.
-        model._compiled_call_impl = compiled if ready is None else call
+        model._compiled_call_impl = call
 
     def _less(self, why: str) -> None:
         """Go on with a smaller graph, or none."""
