@@ -154,7 +154,8 @@ def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
     (entry,) = (e for e in PARTS if of(e) == name)
     gap, made = pair(tried(entry, shelf), tmp_path, epochs=None, steps=6, accumulate=1)
     assert gap <= 1e-5
-    assert made["level"] == "model" and re.match(ALONE[name], made["why"]), made["why"]
+    less = "off" if name in ("model rnn", "model seq2seq") else "model"  # none of whose passes is one graph
+    assert made["level"] == less and re.match(ALONE[name], made["why"]), made["why"]
 
 
 def test_a_graph_draws_the_random_numbers_of_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

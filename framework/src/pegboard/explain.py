@@ -126,7 +126,9 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
 def _prepare(assembly: Assembly, batch: Batch) -> None:
     """Tricks that look at all samples before the first step do so, that a step costs what it will."""
     splits = assembly.plan.splits
-    if splits is None or isinstance(splits.train, Resident):  # data that was not read is taken to have room
+    # Of data that was not read, samples that are rows are taken to have room in memory.
+    rows = len({len(t) for t in (*batch.inputs, batch.target) if t is not None}) == 1
+    if rows if splits is None else isinstance(splits.train, Resident):
         with suppress(RuntimeError, TypeError):  # one that needs numbers acts in every step, as it also can
             prepare(assembly, Resident(batch.inputs, batch.target))
 

@@ -259,7 +259,7 @@ def test_the_record_names_what_the_trick_overrides():
     assert record.stages == {"edit_target": "smooth"}
     assert set(record.targets) == {Classes, Labels, Tokens, Masked} and Values not in record.targets
     overridden = {n for n in vars(LabelSmoothingTrick) if n in vars(Trick) and not n.startswith("_")}
-    assert overridden == {"edit_target", "formula"}
+    assert overridden == {"prepare", "edit_target", "formula"}
 
 
 def test_the_light_module_imports_neither_torch_nor_numpy():

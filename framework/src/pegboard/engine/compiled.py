@@ -256,7 +256,9 @@ class Compiling:
             except Exception as error:
                 if not whole or not is_compilers(error):
                     raise
+                first = self.made.why  # that there is no graph of a whole step
                 self._less(reason(error, self.loop.plan))  # pieces of it would cost more than they save
+                self.made.why = first
                 return forward(*args, **options)
 
         # In place, so that no name in the model changes.
