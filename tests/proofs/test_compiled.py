@@ -52,6 +52,11 @@ def pair(config: Config, root: Path, **trainer: Any) -> tuple[float, dict[str, A
     return apart(weights(eager.folder), weights(compiled.folder)), compiled.summary["compiled"]
 
 
+# Targets of a data set may be of any size, and batch norm over four clouds of points makes much of little:
+# with longer steps an eager run whose weights were moved by 6e-8 ends 3 away from one whose were not.
+TOUCHY = ("pegboard-gnn:pointnet",)
+
+
 def fair(entry: Entry, shelf: Path) -> Config:
     """A config that trains with one part, in which rounding does not grow by itself.
 
@@ -60,8 +65,8 @@ def fair(entry: Entry, shelf: Path) -> Config:
     """
     given = tried(entry, shelf)
     if entry.part.kind not in ("optimizer", "schedule"):
-        small = entry.part.kind == "dataset"  # whose targets may be of any size
-        given["optimizer"] = {"name": "sgd", "lr": 1e-4 if small else 0.02, "momentum": 0.9}
+        small = entry.part.kind == "dataset" or given["model"]["name"] in TOUCHY
+        given["optimizer"] = {"name": "sgd", "lr": 1e-4 if small else 0.01, "momentum": 0.9}
     return given
 
 
@@ -71,6 +76,10 @@ ALONE = {
     **{
         f"optimizer {name}": f"optimizer '{name}' evaluates the loss again inside its update"
         for name in ("gd", "lbfgs", "nesterov")
+    },
+    **{
+        f"dataset {name}": "batches of this data differ in shape"
+        for name in ("cycles", "grids", "meshes", "tudataset")
     },
     "regularizer orthogonal_transform": r"model \(pointnet, pointnet.py:\d+\): it changes matrices in Python",
     # Torch does not trace its own recurrent kernels.

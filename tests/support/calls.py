@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -15,9 +16,11 @@ def count_calls(run: Callable[[], object], inside: str = "") -> int:
         nonlocal total
         total += event == "call" and frame.f_code.co_filename.startswith(inside)
 
+    gc.disable()  # what objects of earlier tests call when they end does not count
     sys.setprofile(profile)
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return total

@@ -186,7 +186,7 @@ class Objective:
         """Look at the data before a run begins; a PegboardError says why it cannot be learned."""
 
     def mass(self, batch: Batch) -> Tensor | float:
-        """How much a batch counts in the mean over an evaluation: the sum of its weights, or its samples."""
+        """How much a batch counts in a mean over several: the sum of its weights, or its samples."""
         return batch.samples if batch.weight is None else batch.weight.sum()
 
     def metrics(self) -> dict[str, Metric]:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import torch
@@ -352,8 +352,12 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
     lengths = getattr(plan.splits.train, "lengths", None) if plan.splits is not None else None
     if lengths is not None and plan.sampler is not None:
-        share = padding_share(lengths, plan.sampler.order(0), plan.sampler.size(0))
-        lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch")
+        order = plan.sampler.order(0)
+        whole = torch.split(order, plan.sampler.size(0))
+        pieces = plan.sampler.pieces(0, order) or [(batch,) for batch in whole]
+        share, cut = padding_share(lengths, list(chain(*pieces))), sum(len(p) > 1 for p in pieces)
+        how = f", {cut} of {len(whole)} computed in pieces of like length" if cut else ""
+        lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch{how}")
     return "\n".join(lines)
 
 

@@ -3,10 +3,11 @@
 from .batches import Batches, Groups
 from .folding import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
+from .padding import padding_share
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
-from .sampling import Sampler, epoch_order, padding_share, similar_order
+from .sampling import Sampler, epoch_order, similar_order
 from .shares import reading, unweighted
 from .stream import Stream
 from .workers import Unreadable

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 from ..config.nodes import DataOptions
 from ..contracts import Splits
 from ..rng import key_seed
+from .padding import in_pieces
 from .shares import class_shares, weight_shares
 
 POOL = 100  # batches whose samples are sorted by length together
@@ -74,13 +75,6 @@ def similar_order(
     return torch.cat([shuffled.flatten(), order[at : at + rest]])
 
 
-def padding_share(lengths: Tensor, order: Tensor, batch_size: int) -> float:
-    """The share of padding in the batches of an order, each as long as its longest sample."""
-    drawn = lengths[order]
-    places = sum(len(piece) * max(int(piece.max()), 1) for piece in torch.split(drawn, batch_size))
-    return 1 - int(drawn.sum()) / places
-
-
 class Sampler:
     """Draws the training samples of every epoch, and says how many batches and updates they make."""
 
@@ -129,3 +123,10 @@ class Sampler:
         else:
             order = similar_order(lengths, size, self.seed, epoch, shuffle, draw)
         return order[: samples // size * size] if options.drop_last else order
+
+    def pieces(self, epoch: int, order: Tensor) -> list[tuple[Tensor, ...]] | None:
+        """The batches of an order in pieces, where whole they would be padding to a large part; else None."""
+        lengths = getattr(self.splits.train, "lengths", None)
+        if lengths is None or not self.options.shuffle:
+            return None
+        return in_pieces(lengths, order, self.size(epoch))

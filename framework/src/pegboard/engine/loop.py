@@ -108,6 +108,10 @@ class Loop:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
         source, together = self.train, self.settings.trainer.accumulate
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
+        if (pieces := self.sampler.pieces(epoch, order)) is not None:
+            return [
+                tuple(itertools.chain(*pieces[i : i + together])) for i in range(0, len(pieces), together)
+            ]
         if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
             return Groups(Batches(order, size), together)
         # Numbers stay where lengths and sizes are.
@@ -173,8 +177,9 @@ class Loop:
     def _read_ahead(self, groups: Sequence[tuple[Tensor, ...]]) -> None:
         """Tell a source that reads from disk which batches come next."""
         begin = getattr(self.train, "begin", None)
-        if begin is not None and isinstance(groups, Groups):
-            begin(groups.batches, self.settings.batches.workers, self.progress.epoch)
+        if begin is not None:
+            batches = groups.batches if isinstance(groups, Groups) else list(itertools.chain(*groups))
+            begin(batches, self.settings.batches.workers, self.progress.epoch)
 
     def full(self) -> bool:
         """Whether the losses kept apart are so many that they must be summed, or a signal asks to stop."""

@@ -35,6 +35,9 @@ class Linked(NamedTuple):
     params: list[nn.Parameter]
 
 
+ALONE = (None,)  # the share of a batch that is all of an update
+
+
 def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch | None = None) -> Linked:
     """The update of a player as one function. With `watch`, each part is called through what it returns."""
 
@@ -47,7 +50,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     if watch is not None:
         compute = watch(f"forward and loss of {kit.player.name}", compute)
     compute = precision.wrap(compute)
-    own_target = kit.player.target
+    own_target, mass = kit.player.target, assembly.objective.mass
     edit_batch, edit_loss = stage("edit_batch"), stage("edit_loss")
     edit_target = stage("edit_target") if kit.player.learns else ()
     edit_grads, after_step = stage("edit_grads"), stage("after_step")
@@ -98,14 +101,21 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     if watch is not None:
         differentiate, derivatives = watch("backward", differentiate), watch("backward", derivatives)
 
+    def shares(batches: Sequence[Batch]) -> Sequence[Tensor | float]:
+        """By these the losses of batches sum up to the mean over all that counts in them."""
+        masses = [mass(batch) for batch in batches]
+        total = sum(masses)
+        if isinstance(total, Tensor):  # where nothing counts; to look would be to wait for the device
+            total = total.where(total != 0, 1.0)
+        return [found / total for found in masses]
+
     def gradients(batches: Sequence[Batch]) -> tuple[Tensor, Grads]:
         total: Tensor | None = None
         grads: Grads = []
-        rows = sum([b.samples for b in batches]) if len(batches) > 1 else 0
-        for batch in batches:
+        for batch, share in zip(batches, shares(batches) if len(batches) > 1 else ALONE, strict=True):
             loss = forward(batch)
-            if rows:  # the sum over batches is the gradient of the mean over all their samples
-                loss = loss * (batch.samples / rows)
+            if share is not None:
+                loss = loss * share
             if lean:
                 found = derivatives(loss)
                 grads = [_sum(a, b) for a, b in zip(grads, found, strict=True)] if grads else list(found)
@@ -211,11 +221,10 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
         assert guard is not None
         total: Tensor | None = None
         grads: list[Tensor] = []
-        rows = sum([b.samples for b in batches])
-        for batch in batches:
+        for batch, share in zip(batches, shares(batches) if len(batches) > 1 else ALONE, strict=True):
             loss = forward(batch)
-            if len(batches) > 1:
-                loss = loss * (batch.samples / rows)
+            if share is not None:
+                loss = loss * share
             found = torch.autograd.grad(loss, params)
             grads = torch._foreach_add(grads, found) if grads else list(found)  # type: ignore[assignment]
             total = loss.detach() if total is None else total + loss.detach()
