@@ -213,3 +213,13 @@ def test_players_end_a_run_when_all_of_them_are_finished(sized: Config, root: Pa
     nodes["optimizer"] = {"name": "ends", "players": {"second": {"name": "plain"}}}
     run = pegboard.train(sized(nodes, batch_size=20), root=root, quiet=True)
     assert run.summary["status"] == "finished"
+
+
+@pytest.mark.parametrize(("mode", "what"), [("off", "nothing"), ("model", "the forward pass of the model")])
+def test_several_steps_a_call_without_whole_steps_are_told(config: Config, mode: str, what: str) -> None:
+    def said(together: int) -> str:
+        trainer = {"epochs": 1, "device": "cpu", "compile": mode, "steps_per_call": together}
+        return pegboard.plan(config(trainer=trainer)).explain()
+
+    assert f"compile     {what}, one step at a time: steps_per_call is for whole steps" in said(4)
+    assert "one step at a time" not in said(1)

@@ -360,10 +360,3 @@ def test_how_many_updates_a_call_makes_changes_no_bit(shelf: Path, tmp_path: Pat
         assert run.summary["compiled"]["level"] == "step"
         ends.append({"weights": weights(run.folder), "history": run.history})
     assert list(unequal(*ends)) == []
-
-
-@pytest.mark.parametrize(("mode", "what"), [("off", "nothing"), ("model", "the forward pass of the model")])
-def test_several_steps_a_call_without_whole_steps_are_told(mode: str, what: str) -> None:
-    text = pegboard.plan(odd(compiled=mode)).explain()
-    assert f"compile     {what}, one step at a time: steps_per_call is for whole steps" in text
-    assert "one step at a time" not in pegboard.plan(odd(mode, trainer={"steps_per_call": 1})).explain()
