@@ -261,14 +261,13 @@ def test_accumulated_batches_of_graphs_weigh_by_graphs_not_by_nodes() -> None:
 
 
 def test_nodes_of_one_graph_are_evaluated_at_once() -> None:
-    from pegboard.data import reading
+    from pegboard.data import in_batches
 
     graph = random_graph(12, 2)
     source = WholeGraph(graph, torch.arange(12), torch.arange(12))
-    with reading(source, torch.arange(12), 5, 0) as batches:
-        assert [batch.samples for batch in batches] == [12]
-    with reading(Resident([torch.zeros(12, 1)]), torch.arange(12), 5, 0) as batches:
-        assert [batch.samples for batch in batches] == [5, 5, 2]
+    assert [len(batch) for batch in in_batches(source, torch.arange(12), 5)] == [12]
+    plain = Resident([torch.zeros(12, 1)])
+    assert [len(batch) for batch in in_batches(plain, torch.arange(12), 5)] == [5, 5, 2]
 
 
 def test_numbers_of_graphs_come_on_the_cpu() -> None:

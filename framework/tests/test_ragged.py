@@ -367,6 +367,10 @@ class Crossed(Objective):
     def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
         return functional.cross_entropy(output.flatten(0, -2), target.flatten(), ignore_index=-100)
 
+    def mass(self, batch: Batch) -> Tensor | float:
+        assert batch.target is not None
+        return (batch.target != -100).sum()
+
 
 def test_predictions_come_in_the_order_of_the_samples_from_batches_of_like_lengths() -> None:
     rows, precision = made(100), choose_precision("fp32", "cpu")
@@ -376,6 +380,35 @@ def test_predictions_come_in_the_order_of_the_samples_from_batches_of_like_lengt
     assert target is not None and target.tolist() == list(range(100))
     lengths = sorted((max(len(row), 1) for row in rows), reverse=True)
     assert model.widths == lengths[::8]
+    rows = [[1] * n for n in (1, 2, 90, 3, 40, 1, 1, 2)]  # in one batch padding for the most part
+    source, model = Ragged([Sequences.join(rows, 0)], torch.arange(8)), Lengths()
+    output, target, _ = collect(model, source, 8, "cpu", precision)
+    assert output[:, 0].tolist() == [len(row) for row in rows] and len(model.widths) > 1
+    assert target is not None and target.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize(("count", "size"), [(80, 256), (600, 64), (5, 8), (3, 1)])
+def test_evaluations_are_less_than_a_tenth_padding(count: int, size: int, steps: bool) -> None:
+    """Few samples in one batch, some far longer than the rest, classes and a label for each step."""
+    lengths = drawn("geometric", count)
+    lengths[count // 2] = 900
+    rows, precision = [[1] * n for n in lengths.tolist()], choose_precision("fp32", "cpu")
+    target = Sequences.join(rows, -100) if steps else torch.ones(count).long()
+    source, shapes = Ragged([Sequences.join(rows, 0)], target), []
+    model = nn.Sequential(nn.Embedding(2, 2)) if steps else Lengths()
+
+    def watch(output: Any, batch: Batch) -> None:
+        shapes.append(batch.inputs[0].shape)
+
+    for order in (None, torch.randperm(count)[: max(count // 2, 2)]):
+        shapes.clear()
+        evaluate(model, Crossed(), {}, source, size, "cpu", precision, order=order, watch=watch)
+        symbols = int(lengths.sum() if order is None else lengths[order].sum())
+        assert symbols > 0.9 * sum(n * width for n, width in shapes)
+        assert sum(n for n, _ in shapes) == (count if order is None else len(order))
+        assert max(n for n, _ in shapes) <= size
+        assert [width for _, width in shapes] == sorted((width for _, width in shapes), reverse=True)
 
 
 def test_figures_do_not_depend_on_how_batches_are_padded() -> None:

@@ -256,20 +256,20 @@ def told(rows: list[int]) -> Batch:
 
 def test_an_evaluation_is_read_ahead_and_leaves_no_process() -> None:
     source, order = Stream(told, 100), torch.arange(100)
-    with reading(source, order, 16, 2) as batches:
+    with reading(source, Batches(order, 16), 2) as batches:
         readers = [batch.inputs[0].tolist() for batch in batches]
         assert len(children()) == 2
     assert [len(rows) for rows in readers] == [16] * 6 + [4]
     assert set(readers[0]) == {os.getpid()}  # shows how much room a batch takes
     assert len({pid for rows in readers[1:] for pid in rows} - {os.getpid()}) == 2
     assert children() == []
-    with reading(source, order, 100, 2) as batches:  # one batch is not worth a process
+    with reading(source, Batches(order, 100), 2) as batches:  # one batch is not worth a process
         assert set(next(batches).inputs[0].tolist()) == {os.getpid()}
         assert children() == []
 
 
 def test_an_evaluation_that_is_given_up_leaves_no_process() -> None:
-    with pytest.raises(Halted), reading(Stream(read, 100), torch.arange(100), 8, 2) as batches:
+    with pytest.raises(Halted), reading(Stream(read, 100), Batches(torch.arange(100), 8), 2) as batches:
         next(batches)
         raise Halted
     assert children() == []

@@ -262,7 +262,7 @@ def _tables(loop: Loop, split: str) -> dict[str, Table]:
     """What sums up an evaluation: the objective's tables, and some predictions."""
     assembly, spec, objective = loop.assembly, loop.plan.spec, loop.assembly.objective
     source, device = getattr(loop.splits, split), assembly.device
-    batch = source.gather(reading_order(source, device, by_length=False)[:SAMPLES])
+    batch = source.gather(reading_order(source, device)[:SAMPLES])
     if batch.target is None:
         return {}
     with private_rng(loop.settings.seed, "evaluate", device=device), eval_mode(assembly.model):

@@ -16,7 +16,7 @@ from .config.alone import insist_on_fit
 from .config.nodes import Chosen
 from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from .data import Resident, place, reading
-from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_order
+from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_batches
 from .engine.precision import choose_device, choose_precision
 from .errors import PegboardError
 from .loading import load_model, restore
@@ -142,11 +142,11 @@ class Trained:
 
         No more than the outputs of a batch is in memory at a time.
         """
-        order = reading_order(source, self.device)
+        numbers = reading_batches(source, self.device, self.batch)
         found: dict[str, list[Any]] = {}
         forward = self.precision.wrap(self.model)
         stream = private_rng(self.plan.settings.seed, "evaluate", device=self.device)
-        with stream, eval_mode(self.model), reading(source, order, self.batch, self.workers) as batches:
+        with stream, eval_mode(self.model), reading(source, numbers, self.workers) as batches:
             done = 0
             for batch in batches:
                 if self.translates:
@@ -159,7 +159,7 @@ class Trained:
                 advance(done)
         if getattr(source, "lengths", None) is None:
             return found
-        back = torch.argsort(order).tolist()
+        back = torch.argsort(torch.cat(list(numbers))).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}
 
     def _worded(self, output: Any, batch: Batch) -> dict[str, list[Any]]:

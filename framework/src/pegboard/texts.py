@@ -106,7 +106,7 @@ class Writer:
         if (broken := self._line_break()) is not None:
             return broken, "a line break"
         source = self.trained.source("train")
-        order = reading_order(source, self.trained.device, by_length=False)
+        order = reading_order(source, self.trained.device)
         row = torch.randint(len(source), (1,), generator=torch.Generator().manual_seed(self.seed))
         return source.gather(order[row.to(order.device)]).inputs[0][:, :1], "a symbol of the training data"
 

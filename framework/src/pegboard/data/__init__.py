@@ -3,12 +3,12 @@
 from .batches import Batches, Groups
 from .folding import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
-from .padding import padding_share
+from .padding import by_length, padding_share
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
 from .sampling import Sampler, epoch_order, similar_order
-from .shares import reading, unweighted
+from .shares import in_batches, reading, unweighted
 from .stream import Stream
 from .workers import Unreadable
 
@@ -24,9 +24,11 @@ __all__ = [
     "Stream",
     "Unreadable",
     "WholeGraph",
+    "by_length",
     "cut_fold",
     "cut_splits",
     "epoch_order",
+    "in_batches",
     "padded_splits",
     "padding_share",
     "place",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from itertools import count
+from itertools import chain, count
 
 import torch
 from torch import Tensor
 
+from .batches import Batches
+
 PADDING = 0.1  # the share of padding from which on batches are cut
-LEAST = 2  # samples in a piece: of one alone a batch norm has nothing to compute
+LEAST = 2  # samples in a piece of training: of one alone a batch norm has nothing to compute
 
 
 def padding_share(lengths: Tensor, batches: Sequence[Tensor]) -> float:
@@ -20,11 +22,26 @@ def padding_share(lengths: Tensor, batches: Sequence[Tensor]) -> float:
     return 1 - sum(int(sizes.sum()) for sizes in drawn) / places
 
 
-def in_pieces(lengths: Tensor, order: Tensor, size: int) -> list[tuple[Tensor, ...]] | None:
+def by_length(lengths: Tensor, order: Tensor, size: int) -> Sequence[Tensor]:
+    """Samples in any order as batches of like lengths, the longest first, of which little is padding.
+
+    The longest come first because all fit where they do.
+    """
+    order = order[lengths[order].argsort(descending=True, stable=True)]
+    found = in_pieces(lengths, order, size, least=1)
+    if found is None:
+        return Batches(order, size)
+    return sorted(chain(*found), key=lambda batch: int(lengths[batch].max()), reverse=True)
+
+
+def in_pieces(
+    lengths: Tensor, order: Tensor, size: int, least: int = LEAST
+) -> list[tuple[Tensor, ...]] | None:
     """The batches of an order, each as the pieces in which it is computed; None where all stay whole.
 
     Where some samples are far longer than the rest, or batches are few, much of them is padding. They are cut
-    where that saves most, one cut after the other, until less than `PADDING` of all is.
+    where that saves most, one cut after the other, until less than `PADDING` of all is. A piece has at least
+    `least` samples.
     """
     sizes = lengths[order].long().clamp(min=1)
     symbols, rest = int(sizes.sum()), len(sizes) % size
@@ -35,7 +52,7 @@ def in_pieces(lengths: Tensor, order: Tensor, size: int) -> list[tuple[Tensor, .
     batches, number = torch.split(order, size), count()
 
     def piece(at: int, rows: Tensor, sizes: Tensor) -> tuple[int, int, int, int, Tensor, Tensor]:
-        saved, cut = _best_cut(sizes)
+        saved, cut = _best_cut(sizes, least)
         return -saved, next(number), cut, at, rows, sizes
 
     heap = []  # the pieces; first the one whose cut saves most
@@ -55,14 +72,14 @@ def in_pieces(lengths: Tensor, order: Tensor, size: int) -> list[tuple[Tensor, .
 
 
 def _little(symbols: int, places: int) -> bool:
-    return places - symbols < PADDING * places
+    return places - symbols < PADDING * places or not places
 
 
-def _best_cut(sizes: Tensor) -> tuple[int, int]:
+def _best_cut(sizes: Tensor, least: int) -> tuple[int, int]:
     """How much padding of samples, the shortest first, one cut saves at most, and before which it is."""
-    if len(sizes) < 2 * LEAST:
+    if len(sizes) < 2 * least:
         return 0, 0
-    at = torch.arange(LEAST, len(sizes) - LEAST + 1)
+    at = torch.arange(least, len(sizes) - least + 1)
     saved = at * (sizes[-1] - sizes[at - 1])
     best = int(saved.argmax())
     return int(saved[best]), int(at[best])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,10 +15,14 @@ from .batches import Batches
 from .resident import Resident
 
 
+def in_batches(source: Source, order: Tensor, size: int) -> Batches:
+    """An order cut into batches; one batch where any samples cost as much as all of them."""
+    return Batches(order, max(len(order), 1) if getattr(source, "whole", False) else size)
+
+
 @contextmanager
-def reading(source: Source, order: Tensor, size: int, workers: int) -> Iterator[Iterator[Batch]]:
-    """The samples in an order, batch by batch; processes that read them ahead end with it."""
-    batches = Batches(order, max(len(order), 1) if getattr(source, "whole", False) else size)
+def reading(source: Source, batches: Sequence[Tensor], workers: int) -> Iterator[Iterator[Batch]]:
+    """Batches of samples, one after the other; processes that read them ahead end with it."""
     begin = getattr(source, "begin", None)
     try:
         if begin is not None:
@@ -81,7 +85,7 @@ def _columns(source: Source, names: tuple[str, ...], size: int, workers: int) ->
         held = (getattr(source, name) for name in names)
         return [None if column is None else column.cpu() for column in held]
     found: list[tuple[Tensor | None, ...]] = []
-    with reading(source, torch.arange(len(source)), size, workers) as batches:
+    with reading(source, in_batches(source, torch.arange(len(source)), size), workers) as batches:
         for batch in batches:
             found.append(tuple([getattr(batch, name) for name in names]))
             if found[0][0] is None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..contracts import Batch, Metric, Objective, Source
-from ..data import Sequences, reading
+from ..data import by_length, in_batches, reading
 from ..planning import private_rng
 from .precision import Precision
 
@@ -35,15 +35,19 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
         model.train(training)
 
 
-def reading_order(source: Source, device: str, by_length: bool = True) -> Tensor:
-    """Every number once: in order, or by length where samples differ in it, which saves padding."""
-    lengths = getattr(source, "lengths", None)
-    if lengths is None:
-        on_cpu = hasattr(source, "begin") or getattr(source, "varied", False)
-        return torch.arange(len(source), device="cpu" if on_cpu else device)
-    if not by_length:
-        return torch.arange(len(source))
-    return torch.argsort(lengths, descending=True, stable=True)  # the largest batch first: if it fits, all do
+def reading_order(source: Source, device: str) -> Tensor:
+    """Every number once, in order, where the source wants them."""
+    on_cpu = any(getattr(source, name, None) is not None for name in ("lengths", "begin"))
+    on_cpu = on_cpu or getattr(source, "varied", False)
+    return torch.arange(len(source), device="cpu" if on_cpu else device)
+
+
+def reading_batches(source: Source, device: str, size: int, order: Tensor | None = None) -> Sequence[Tensor]:
+    """Samples in batches, all where no order names some; by length where they differ in it."""
+    order = reading_order(source, device) if order is None else order
+    if (lengths := getattr(source, "lengths", None)) is not None:
+        return by_length(lengths, order, size)
+    return in_batches(source, order, size)
 
 
 def evaluate(
@@ -71,16 +75,16 @@ def evaluate(
     total: Tensor | float = 0.0
     weights: Tensor | float = 0.0
     judge = precision.wrap(objective.evaluate)
-    # A mean over the symbols of a batch depends on who is in it.
-    each = not isinstance(getattr(source, "target", None), Sequences)
-    order = reading_order(source, device, by_length=each) if order is None else order
+    numbers = reading_batches(source, device, batch_size, order)
     feeds = [_feed(metric) for metric in metrics.values()]
     stream = private_rng(seed, "evaluate", device=device)
-    with stream, eval_mode(model), reading(source, order, batch_size, workers) as batches:
+    with stream, eval_mode(model), reading(source, numbers, workers) as batches:
         for batch in batches:
             loss, output = judge(model, batch)
             share = objective.mass(batch)
-            total = total + loss.float() * share
+            counted = loss.float() * share
+            # Of texts without a symbol nothing counts, and a mean of nothing is nan.
+            total = total + (counted.where(share != 0, 0.0) if isinstance(share, Tensor) else counted)
             weights = weights + share
             for feed in feeds:
                 feed(output, batch)
@@ -128,8 +132,8 @@ def collect(
 ) -> tuple[Any, Tensor | None, Tensor | None]:
     """All outputs, each a tensor, targets and weights of a split, on the CPU, in the order of its samples."""
     outputs, targets, weights = [], [], []
-    forward, order = precision.wrap(model), reading_order(source, device)
-    with eval_mode(model), reading(source, order, batch_size, workers) as batches:
+    forward, numbers = precision.wrap(model), reading_batches(source, device, batch_size)
+    with eval_mode(model), reading(source, numbers, workers) as batches:
         for batch in batches:
             outputs.append(forward(*batch.inputs).float().cpu())
             targets += [] if batch.target is None else [batch.target.cpu()]
@@ -139,7 +143,7 @@ def collect(
     weight = joined(weights) if weights else None
     if getattr(source, "lengths", None) is None:
         return output, target, weight
-    back = torch.argsort(order)
+    back = torch.argsort(torch.cat(list(numbers)))
     return output[back], None if target is None else target[back], None if weight is None else weight[back]
 
 
