@@ -29,6 +29,7 @@ from pegboard.config.check import check
 from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
+from pegboard.layout import lay_out
 from pegboard.planning import assemble, make_plan
 from torch import Tensor, nn
 from torch.nn import functional
@@ -69,7 +70,10 @@ def ours(together: int = 0, **nodes: Any) -> tuple[Loop, Run]:
     plan = make_plan(check({**CONFIG, **({"trainer": trainer} if trainer else {}), **nodes}), read=True)
     assert plan.splits is not None
     watcher: Any = Nobody()
-    loop = Loop(assemble(plan, "cpu"), plan.splits, choose_precision("fp32", "cpu"), watcher, Path("."))
+    assembly = assemble(plan, "cpu")
+    if assembly.channels_last:
+        lay_out(plan.splits)
+    loop = Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, Path("."))
     loop.assembly.model.train()
     loop.compiling.begin()
 

@@ -54,6 +54,7 @@ PEERS = {
     "plain": hand("plain DataLoader loop", "plain_loop", modes=("off", "on")),
     "plain_fused": hand("plain DataLoader loop, fused Adam", "plain_loop", "train_fused"),
     "hand": hand("best hand-written loop", "hand_loop"),
+    "hand_usual": hand("  its pictures channels first", "hand_loop", "train_usual", workloads=("cnn",)),
     "hand_compiled": hand("  its model compiled", "hand_loop", "train_compiled", compiled=True),
     "lean": hand("  past Optimizer.step", "hand_loop", "train_lean"),
     "pyg": hand("PyG's example", "pyg_loop", package="torch_geometric", workloads=("gcn",)),

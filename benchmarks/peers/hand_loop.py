@@ -12,9 +12,18 @@ from workloads import Workload
 from . import Trained, adam, updates
 
 
-def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False) -> Trained:
-    """The best ordinary loop."""
+def begin(work: Workload, last: bool = True) -> tuple[nn.Module, Tensor, Tensor]:
+    """A new network and its data; pictures lie with their channels last, in which convolutions are faster."""
     model, (xs, ys) = work.network(), work.data()
+    if last and xs.dim() == 4:
+        layout = torch.channels_last
+        model, xs = model.to(memory_format=layout), xs.contiguous(memory_format=layout)  # type: ignore[call-overload]
+    return model, xs, ys
+
+
+def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False, last: bool = True) -> Trained:
+    """The best ordinary loop."""
+    model, xs, ys = begin(work, last)
     optimizer = adam(work, model, fused=True)
     forward = _compiled(model) if compiled else model
     for _ in range(work.epochs):
@@ -44,9 +53,14 @@ def train_compiled(work: Workload, defaults: bool, folder: Path) -> Trained:
     return train(work, defaults, folder, compiled=True)
 
 
+def train_usual(work: Workload, defaults: bool, folder: Path) -> Trained:
+    """The same with pictures as they come."""
+    return train(work, defaults, folder, last=False)
+
+
 def train_lean(work: Workload, defaults: bool, folder: Path) -> Trained:
     """The same past `backward` and `Optimizer.step`: gradients as a list, handed to the kernel."""
-    model, (xs, ys) = work.network(), work.data()
+    model, xs, ys = begin(work)
     params = list(model.parameters())
     weights = [p.detach() for p in params]
     means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
@@ -55,10 +69,15 @@ def train_lean(work: Workload, defaults: bool, folder: Path) -> Trained:
     for _ in range(work.epochs):
         for index in torch.randperm(len(xs)).split(work.batch):
             loss = work.criterion(model(xs.index_select(0, index)), ys.index_select(0, index))
-            grads = [g.contiguous() for g in torch.autograd.grad(loss, params)]
+            grads = [_like(g, p) for g, p in zip(torch.autograd.grad(loss, params), weights, strict=True)]
             counts.add_(one)
             torch._fused_adam_(
                 weights, grads, means, squares, [], steps, lr=work.lr, beta1=0.9, beta2=0.999, eps=1e-8,
                 weight_decay=0.0, amsgrad=False, maximize=False,
             )  # fmt: skip
     return Trained(model, int(steps[0]))
+
+
+def _like(grad: Tensor, weight: Tensor) -> Tensor:
+    """A gradient that lies in memory as its weight does, which the kernel takes for granted."""
+    return grad if grad.stride() == weight.stride() else torch.empty_like(weight).copy_(grad)

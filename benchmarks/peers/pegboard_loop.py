@@ -13,6 +13,7 @@ from pegboard.config.check import check
 from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
+from pegboard.layout import lay_out
 from pegboard.planning import assemble, make_plan
 from workloads import WORKLOADS, Workload
 
@@ -81,6 +82,8 @@ def train_hot(work: Workload, defaults: bool, folder: Path, together: int = 0) -
     watcher: Any = Nobody()
     assembly = assemble(plan, "cpu")
     assert plan.splits is not None
+    if assembly.channels_last:
+        lay_out(plan.splits)
     loop = Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, folder)
     assembly.model.train()
     with tracing() if together else nullcontext():

@@ -274,18 +274,50 @@ def test_a_convolution_keeps_its_layout_in_memory(tmp_path: Path) -> None:
     assert differences(reference, resumed) == []
 
 
+def layout(given: dict[str, Any], **model: bool) -> bool:
+    """Whether the pictures of a config have their channels innermost."""
+    given["model"] = {"name": "conv", **model}
+    return pegboard.planning.assemble(pegboard.plan(given), "cpu").channels_last
+
+
+def test_pictures_have_their_channels_innermost_where_that_is_faster() -> None:
+    assert layout(images("off")) and layout(images("step")) and layout(images("off", channels_last=True))
+    assert not layout(images("off", channels_last=False))
+    assert not layout(images("step", channels_last=False))
+    assert not layout(images("off"), groups=True)
+    assert layout(images("step"), groups=True)
+    assert not pegboard.planning.assemble(pegboard.plan(Combination().config()), "cpu").channels_last
+
+
+@pytest.mark.parametrize("compiled", ["off", "step"])
+@pytest.mark.usefixtures("only_traced")
+def test_a_model_that_views_pictures_keeps_their_usual_layout(compiled: str, tmp_path: Path) -> None:
+    given = images(compiled)
+    assert not layout(given, views=True)
+    run = pegboard.train(given, root=tmp_path, quiet=True)
+    assert run.summary.get("compiled", {}).get("level", "off") == compiled
+
+
+def test_a_model_that_views_pictures_refuses_another_layout(tmp_path: Path) -> None:
+    given = images("off", channels_last=True)
+    given["model"] = {"name": "conv", "views": True}
+    with pytest.raises(pegboard.PegboardError, match="model 'conv' takes pictures in the usual layout only"):
+        pegboard.train(given, root=tmp_path, quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["tf32", "fp32"])
 def test_tf32_and_order_of_sums_are_switches_that_are_put_back(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, bool]] = []
-    cross_entropy = functional.cross_entropy
+    log_softmax = torch.log_softmax
 
     def watched(*args: Any, **more: Any) -> Tensor:
         seen.append((torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()))
-        return cross_entropy(*args, **more)
+        return log_softmax(*args, **more)
 
-    monkeypatch.setattr(functional, "cross_entropy", watched)
+    monkeypatch.setattr(torch, "log_softmax", watched)
     before = torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()
     run = pegboard.train(Combination(name).config(deterministic=name == "fp32"), root=tmp_path, quiet=True)
     assert set(seen) == {("high", False) if name == "tf32" else ("highest", True)}
@@ -302,7 +334,7 @@ WRONG = {
     "compile=steps": "did you mean 'step'?",
     "compile_mode=fast": "expected one of default, reduce-overhead, max-autotune",
     "steps_per_call=65": "expected a whole number (at least 1 and at most 64)",
-    "channels_last=maybe": "expected true or false",
+    "channels_last=maybe": "expected true or false or null",
     "deterministic=2": "expected true or false",
     "device=gpu": "did you mean 'cuda'?",
 }

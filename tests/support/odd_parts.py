@@ -47,6 +47,9 @@ COLOURS = DataSpec((Image(3, 6, 6),), Classes(3))
 class Conv:
     """Two convolutions and a linear layer."""
 
+    groups: bool = False  # whether groups of channels are normalised between them
+    views: bool = False  # whether the linear layer gets a view, for which pictures must lie as usual
+
 
 def build_conv(config: Conv, context: Context) -> nn.Module:
     from torch import nn
@@ -54,8 +57,15 @@ def build_conv(config: Conv, context: Context) -> nn.Module:
     image, outputs = context.spec.inputs[0], context.outputs or 1
     assert isinstance(image, Image)
     side = ((image.height or 3) - 1) // 2
-    layers = (nn.Conv2d(image.channels or 1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 6, 3, stride=2))
-    return nn.Sequential(*layers, nn.ReLU(), nn.Flatten(), nn.Linear(6 * side * side, outputs))
+
+    class View(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.view(len(x), -1)
+
+    layers = [nn.Conv2d(image.channels or 1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 6, 3, stride=2)]
+    layers += [nn.GroupNorm(2, 6)] if config.groups else []
+    flat = View() if config.views else nn.Flatten()
+    return nn.Sequential(*layers, nn.ReLU(), flat, nn.Linear(6 * side * side, outputs))
 
 
 @dataclass(frozen=True)

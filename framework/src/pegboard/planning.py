@@ -23,6 +23,7 @@ from .config.nodes import Chosen, Settings
 from .contracts import Objective, Player, Splits, Update
 from .data import Sampler, cut_splits, padded_splits
 from .errors import PegboardError
+from .layout import channels_last
 from .parts import Context
 from .players import check_players
 from .registry import Entry
@@ -265,19 +266,13 @@ def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
     model, tricks, hung = build_network(plan, context, objective)
     model.to(device)
     assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
-    if settings.trainer.channels_last or _compiles_convolutions(settings, device, model):
+    if channels_last(settings, plan.spec, device, model):
         assembly.channels_last = True
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     players = objective.players(model)
     check_players(settings, players)
     assembly.kits = [_kit(assembly, player, context) for player in players]
     return assembly
-
-
-def _compiles_convolutions(settings: Settings, device: str, model: nn.Module) -> bool:
-    """Whether pictures go through a graph on the CPU, which would copy them at each change of layout."""
-    whole = settings.trainer.compile in ("step", "auto") and device == "cpu"
-    return whole and any(isinstance(m, nn.Conv2d) for m in model.modules())
 
 
 def build_network(

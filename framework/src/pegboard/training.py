@@ -18,7 +18,7 @@ from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Splits, Tracker
-from .data import Resident, Unreadable, place
+from .data import Unreadable, place
 from .ending import finish, picture_samples, report
 from .engine import checkpoint
 from .engine.compiler_absent import compiler_absent
@@ -31,6 +31,7 @@ from .engine.monitor import choose_monitor
 from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory
+from .layout import lay_out
 from .loading import DATA, load_into, read_saved
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
@@ -322,9 +323,8 @@ def _placed(assembly: Assembly, console: Console) -> Splits:
     assert splits is not None
     if where := place(splits, assembly.device):
         console.say(f"data: {where}")
-    for name in ("train", "val", "test") if assembly.channels_last else ():
-        if isinstance(source := getattr(splits, name), Resident):
-            setattr(splits, name, source.channels_last())
+    if assembly.channels_last:
+        lay_out(splits)
     return splits
 
 

@@ -81,7 +81,7 @@ class Trainer:
     )
     compile_mode: Literal["default", "reduce-overhead", "max-autotune"] = "default"  # as in torch.compile
     steps_per_call: Annotated[int, Ge(1), Le(64)] = 1  # updates in one call of a graph, with compile: step
-    channels_last: bool = False  # images with their channels innermost in memory
+    channels_last: bool | None = None  # images with their channels innermost; null: where it is faster
     eval_every: Annotated[int, Ge(1)] = 1  # epochs between evaluations on the validation split
     # epochs between pictures of what the model generates, where it does; null: one picture at the end
     sample_every: Annotated[int, Ge(1)] | None = None

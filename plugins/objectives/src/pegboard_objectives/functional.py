@@ -18,7 +18,7 @@ from torch import Tensor
 from .measures import lp_norm
 
 IGNORED = -100  # the index that marks a place without a target
-MEAN = 1  # how torch's own losses are told to take the mean
+MEAN, SUM = 1, 2  # how torch's own losses are told what to do with those of samples
 Features = Literal["mean", "sum"]
 
 
@@ -112,7 +112,11 @@ def cross_entropy(
         losses = F.cross_entropy(flat, shares, reduction="none")
     else:
         target = target.reshape(-1)
-        index = target if weight is None else target.masked_fill(along(weight, target) == 0, IGNORED)
+        if weight is None:  # torch sums up what counts on the way, but 0 / 0 is our own
+            logs = torch.log_softmax(flat, -1)
+            total, count = torch.ops.aten.nll_loss_forward(logs, target, class_weights, SUM, IGNORED)
+            return total / count.clamp(min=torch.finfo(total.dtype).tiny)  # type: ignore[no-any-return]
+        index = target.masked_fill(along(weight, target) == 0, IGNORED)
         losses = F.cross_entropy(flat, index, class_weights, ignore_index=IGNORED, reduction="none")
     counts = class_counts(target, weight, class_weights).to(losses.dtype)
     # A loss has the weight of its class in it already.
