@@ -10,6 +10,7 @@ import pytest
 import torch
 from pegboard import DataSpec, Facts, Masked, PegboardError, Tokens
 from pegboard.data import padded_splits
+from pegboard.engine.evaluate import reading_batches
 from pegboard_datasets import Hub, Input, SplitNames, Target, check_hub, hub_spec
 
 WORDS = ["red", "green", "blue", "black", "white", "brown", "pink", "grey"]
@@ -113,6 +114,7 @@ def test_samples_of_one_length_have_the_same_symbols(hub, tmp_path):
     assert torch.equal(filled.inputs[0][:, :width], batch.inputs[0])
     assert torch.equal(filled.target[:, : 1 + width], batch.target)
     assert (filled.target[:, 1 + width :] == -100).all() and (filled.inputs[0][:, width:] == 0).all()
+    assert [len(batch) for batch in reading_batches(train, "cpu", 90)] == [90, 90, 20]  # not all at once
 
 
 def test_long_rows_are_cut_into_sentences(hub, tmp_path):

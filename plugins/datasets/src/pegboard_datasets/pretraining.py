@@ -49,11 +49,11 @@ class Hidden:
         seed: int,
         *,
         anew: bool,
-        whole: bool = False,
+        filled: bool = False,
     ) -> None:
         self.held, self.spec, self.marks, self.seed = held, spec, tuple(marks), seed
-        self.anew, self.whole, self.device = anew, whole, held.device
-        self.lengths = None if whole else held.lengths
+        self.anew, self.filled, self.device = anew, filled, held.device
+        self.lengths = None if filled else held.lengths
         self._epoch = -1
         self._now: Ragged | Resident
 
@@ -76,12 +76,12 @@ class Hidden:
             Sequences(hidden, texts.lengths, UNASKED),
             device=self.device,
         )
-        self._now, self._epoch = found.padded(self.spec) if self.whole else found, epoch
+        self._now, self._epoch = found.padded(self.spec) if self.filled else found, epoch
 
     def gather(self, index: Tensor) -> Batch:
         if self._epoch < 0:
             self.begin((), 0)
-        batch = self._now.gather(index.to(self.device) if self.whole else index)
+        batch = self._now.gather(index.to(self.device) if self.filled else index)
         follows = self.held.target
         assert isinstance(follows, Tensor) and batch.rows is not None and batch.target is not None
         target = torch.cat([follows[batch.rows].unsqueeze(1), batch.target], 1)
@@ -89,12 +89,12 @@ class Hidden:
 
     def to(self, device: str) -> Hidden:
         return Hidden(
-            self.held.to(device), self.spec, self.marks, self.seed, anew=self.anew, whole=self.whole
+            self.held.to(device), self.spec, self.marks, self.seed, anew=self.anew, filled=self.filled
         )
 
     def padded(self, spec: DataSpec) -> Hidden:
         """The same samples, all as long as the spec says."""
-        return Hidden(self.held, spec, self.marks, self.seed, anew=self.anew, whole=True)
+        return Hidden(self.held, spec, self.marks, self.seed, anew=self.anew, filled=True)
 
 
 def pretraining_splits(
