@@ -45,8 +45,11 @@ META = torch.device("meta")
 OURS = tuple(f"{folder}/" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
 
-class Waits(PegboardError):
-    """Something in a step waits for the device."""
+class Waits(BaseException):
+    """Something in a step waits for the device.
+
+    No `Exception`, which parts may catch, and logging does.
+    """
 
     def __init__(self, why: tuple[str, str], what: str) -> None:
         super().__init__(f"{why[0]} ({what})")
@@ -217,13 +220,13 @@ def telling(assembly: Assembly, inside: Sequence[str]) -> Iterator[None]:
     """What cannot run on the meta device is told by the part it is in; `inside` is what was being called."""
     try:
         yield
-    except Exception as error:
+    except (Exception, Waits) as error:
         if not isinstance(error, Waits) and not no_numbers(error):
             raise
         raise _told(error, assembly, inside) from error
 
 
-def _told(error: Exception, assembly: Assembly, inside: Sequence[str]) -> PegboardError:
+def _told(error: BaseException, assembly: Assembly, inside: Sequence[str]) -> PegboardError:
     """One message: which part, what it does, where, and how to mend it."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
     lines = {id(frame): line for frame, line in walk_tb(error.__traceback__)}
