@@ -52,7 +52,11 @@ class Guard:
     ) -> bool:
         """Whether this update must not be applied; in mode "stop" that ends the run."""
         numbers = [loss, *[g for g in grads if g is not None]]
-        torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
+        try:
+            torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
+        except RuntimeError:  # it writes, and takes only dense real numbers that lie apart
+            numbers = [_dense(t) for t in numbers]
+            torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
         if not self.reads:
             self.clean += self.found == 0
             return False
@@ -83,7 +87,7 @@ class Guard:
         if not torch.isfinite(loss):
             return f"the loss was {float(loss)} {where}"
         pairs = zip(params, grads, strict=True)
-        bad = [self.names[id(p)] for p, g in pairs if g is not None and not torch.isfinite(g).all()]
+        bad = [self.names[id(p)] for p, g in pairs if g is not None and not torch.isfinite(_dense(g)).all()]
         shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
         return f"the gradient of {shown or 'some parameter'} was not finite {where}"
 
@@ -107,3 +111,10 @@ class Guard:
     def good_updates(self) -> int | None:
         """How many updates since `base` came before one that was refused; None while all is well."""
         return None if not bool(self.found) else int(self.clean)
+
+
+def _dense(numbers: Tensor) -> Tensor:
+    """The same numbers where they are sparse, complex, or several at one place in memory."""
+    if numbers.is_sparse:
+        numbers = numbers.coalesce().values()
+    return torch.view_as_real(numbers) if numbers.is_complex() else numbers.contiguous()

@@ -1,0 +1,71 @@
+"""What few models and tricks do trains like the rest, in steps and in graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard.engine import checkpoint
+from pegboard.engine.guard import Guard, NotFinite
+from proofs import HERE, LOCAL, Config, plain
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+pytestmark = pytest.mark.usefixtures("lean")
+
+
+def rare(**nodes: Any) -> Config:
+    """A config for parts of that plugin; 8 updates an epoch."""
+    trainer = {"epochs": 2, "device": "cpu", "steps_per_call": 8, **nodes.pop("trainer", {})}
+    optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
+    local = [*LOCAL, str(HERE / "rare_parts.py")]
+    return plain(**{"optimizer": optimizer, "trainer": trainer, "plugins": {"local": local}, **nodes})
+
+
+def ends(given: Config, root: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
+    """The weights at the end of steps and of graphs, and what came of compiling them."""
+    found = []
+    for mode in ("off", "step"):
+        config = {**given, "trainer": {**given["trainer"], "compile": mode}}
+        run = pegboard.train(config, root=root / mode, quiet=True)
+        found.append(load_file(run.folder / "checkpoints" / "last" / checkpoint.WEIGHTS))
+    return found[0], found[1], run.summary["compiled"]
+
+
+def alike(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
+    return all(torch.allclose(one[name], two[name], rtol=1e-5, atol=1e-5) for name in one)
+
+
+MODELS: dict[str, dict[str, Any]] = {  # and with what in the trainer
+    "complex": {"clip": 0.1, "ema": 0.9, "accumulate": 2},
+    "sums": {},
+}
+
+
+@pytest.mark.parametrize("has", MODELS)
+@pytest.mark.usefixtures("only_traced")
+def test_a_rare_model_trains_in_steps_and_in_graphs(has: str, tmp_path: Path) -> None:
+    given = rare(model={"name": "rare", "has": has}, trainer=MODELS[has])
+    eager, traced, made = ends(given, tmp_path)
+    assert (made["level"], made["why"]) == ("step", "")
+    assert alike(eager, traced)
+
+
+GRADIENTS = {
+    "complex": torch.tensor([1 + 2j, 3 + 4j]),
+    "sparse": torch.eye(2).to_sparse(),
+    "expanded": torch.ones(()).expand(3),
+}
+
+
+@pytest.mark.parametrize("kind", GRADIENTS)
+def test_the_guard_looks_at_gradients_of_every_kind(kind: str) -> None:
+    gradient = GRADIENTS[kind]
+    p = nn.Parameter(torch.zeros_like(gradient.to_dense()))
+    guard = Guard("model", [("weight", p)], torch.optim.SGD([p], 0.1), "cpu", "stop")
+    assert not guard.refuses(torch.zeros(()), [gradient], [p], 0)
+    with pytest.raises(NotFinite, match="the gradient of weight was not finite at step 8"):
+        guard.refuses(torch.zeros(()), [gradient * torch.nan], [p], 7)

@@ -1,0 +1,49 @@
+"""A local plugin with parts that are rare and right: what they do to a step, few models and tricks do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pegboard import Context, Model, Vector, hookimpl
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Rare:
+    """Two linear layers, with something in them that most models do without."""
+
+    has: Literal["complex", "sums"] = "complex"
+
+
+def build_rare(config: Rare, context: Context) -> nn.Module:
+    import torch
+    from torch import nn
+
+    size, outputs, has = context.spec.inputs[0].size or 1, context.outputs or 1, config.has
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(size, 5), nn.Linear(5, outputs)
+            if has == "complex":
+                self.turn = nn.Parameter(torch.randn(5, 5, dtype=torch.complex64) / 5)
+            if has == "sums":
+                self.scales = nn.Parameter(torch.zeros(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = torch.relu(self.first(x))
+            if has == "complex":
+                turned = hidden.to(torch.complex64) @ self.turn
+                hidden = turned.real + turned.imag.square()
+            output: Tensor = self.last(hidden)
+            return output * (1 + self.scales.sum()) if has == "sums" else output  # whose gradient is expanded
+
+    return Network()
+
+
+@hookimpl
+def pegboard_models() -> list[Model[Any]]:
+    return [Model("rare", Rare, build_rare, inputs=(Vector,))]
