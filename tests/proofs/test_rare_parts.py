@@ -39,16 +39,20 @@ def alike(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
     return all(torch.allclose(one[name], two[name], rtol=1e-5, atol=1e-5) for name in one)
 
 
-MODELS: dict[str, dict[str, Any]] = {  # and with what in the trainer
-    "complex": {"clip": 0.1, "ema": 0.9, "accumulate": 2},
-    "sums": {},
-}
-
-
-@pytest.mark.parametrize("has", MODELS)
+@pytest.mark.parametrize(
+    ("has", "trainer"),
+    [
+        ("complex", {"clip": 0.1, "ema": 0.9, "accumulate": 2}),
+        ("complex", {"clip": 0.01, "clip_by": "value"}),
+        ("sums", {}),
+        ("lengths", {"clip": 0.1, "ema": 0.9}),
+    ],
+)
 @pytest.mark.usefixtures("only_traced")
-def test_a_rare_model_trains_in_steps_and_in_graphs(has: str, tmp_path: Path) -> None:
-    given = rare(model={"name": "rare", "has": has}, trainer=MODELS[has])
+def test_a_rare_model_trains_in_steps_and_in_graphs(
+    has: str, trainer: dict[str, Any], tmp_path: Path
+) -> None:
+    given = rare(model={"name": "rare", "has": has}, trainer=trainer)
     eager, traced, made = ends(given, tmp_path)
     assert (made["level"], made["why"]) == ("step", "")
     assert alike(eager, traced)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Rare:
     """Two linear layers, with something in them that most models do without."""
 
-    has: Literal["complex", "sums"] = "complex"
+    has: Literal["complex", "sums", "lengths"] = "complex"
 
 
 def build_rare(config: Rare, context: Context) -> nn.Module:
@@ -32,12 +32,17 @@ def build_rare(config: Rare, context: Context) -> nn.Module:
                 self.turn = nn.Parameter(torch.randn(5, 5, dtype=torch.complex64) / 5)
             if has == "sums":
                 self.scales = nn.Parameter(torch.zeros(3))
+            if has == "lengths":  # numbers of 32 bits, one of them without axes, beside numbers of 64
+                self.last.double()
+                self.scale = nn.Parameter(torch.ones(()))
 
         def forward(self, x: Tensor) -> Tensor:
             hidden = torch.relu(self.first(x))
             if has == "complex":
                 turned = hidden.to(torch.complex64) @ self.turn
                 hidden = turned.real + turned.imag.square()
+            if has == "lengths":
+                hidden = (hidden * self.scale).double()
             output: Tensor = self.last(hidden)
             return output * (1 + self.scales.sum()) if has == "sums" else output  # whose gradient is expanded
 

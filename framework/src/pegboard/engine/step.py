@@ -280,12 +280,19 @@ def clip_norm(grads: Grads, bound: float) -> Grads:
     # The compiler joins norms of its own making, and cannot call torch's of a list from C++.
     norm = torch.nn.utils.get_total_norm(present, foreach=False if torch.compiler.is_compiling() else None)
     scale = torch.clamp(bound / (norm + 1e-6), max=1.0)
-    return [None if g is None else g * scale for g in grads]
+    # Beside longer numbers the length is one of those, and a gradient without axes would become one too.
+    return [None if g is None else g * scale if g.dim() else (g * scale).to(g.dtype) for g in grads]
 
 
 def clip_value(grads: Grads, bound: float) -> Grads:
     """Gradients with every number between -bound and bound; one that is not finite becomes nan."""
-    return [None if g is None else g.clamp(-bound, bound) + g * 0 for g in grads]
+    return [None if g is None else _clamp(g, bound) + g * 0 for g in grads]
+
+
+def _clamp(g: Tensor, bound: float) -> Tensor:
+    if not g.is_complex():
+        return g.clamp(-bound, bound)
+    return torch.view_as_complex(torch.view_as_real(g).clamp(-bound, bound))
 
 
 def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
