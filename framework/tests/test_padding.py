@@ -11,11 +11,13 @@ import pegboard
 import pytest
 import torch
 import worded
-from pegboard import Ragged, Sequences, Splits
+from pegboard import Ragged, Sequences, Splits, Stream
 from pegboard.config.check import check
 from pegboard.config.nodes import DataOptions
 from pegboard.data import Sampler, padding_share, similar_order
 from pegboard.data.padding import in_pieces
+from pegboard.data.placing import Held
+from pegboard.engine.evaluate import reading_batches
 from pegboard.planning import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
 from torch import Tensor
@@ -65,6 +67,37 @@ def test_less_than_a_tenth_is_padding_whatever_the_lengths(name: str, count: int
     # A giant cannot be alone, and has one beside it that is as long.
     assert padding_share(lengths.clamp(min=1), flat) < (0.75 if name == "one giant" else 0.1)
     assert len(flat) - len(batches) <= max(len(batches), 25)  # a cut costs a pass
+
+
+def two(name: str, count: int) -> Tensor:
+    """Lengths of two texts of each sample."""
+    g = torch.Generator().manual_seed(5)
+    even = torch.rand(count, 2, generator=g)
+    lengths = {
+        "of their own": -20 * torch.log(even),
+        "one or the other": torch.where((even[:, :1] < 0.5) == torch.tensor([True, False]), 3, 90),
+        "a question and a text": torch.stack([-9 * torch.log(even[:, 0]), 90 + 60 * even[:, 1]], 1),
+    }[name]
+    return lengths.ceil().clamp(min=1).long()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("name", ["of their own", "one or the other", "a question and a text"])
+def test_less_than_a_tenth_is_padding_where_samples_have_two_texts(name: str, streamed: bool) -> None:
+    widths = two(name, 700)
+    texts = [Sequences.join([[1] * n for n in lengths], 0) for lengths in widths.T.tolist()]
+    held = Ragged(texts, texts[0])  # of a target nothing is computed
+    source = Stream(Held(held), 700, lengths=held.widths) if streamed else held
+    assert source.lengths is not None and torch.equal(source.lengths, widths.amax(1))
+    sampler = Sampler(Splits(spec=None, train=source), DataOptions(batch_size=32), 1, 0)  # type: ignore[arg-type]
+    order = sampler.order(0)
+    trained = list(chain(*(sampler.pieces(0, order) or [(b,) for b in torch.split(order, 32)])))
+    for batches in (trained, reading_batches(source.to("cpu"), "cpu", 128)):
+        tokens = [x for index in batches for x in source.gather(index).inputs]
+        padding, places = sum(int((x == 0).sum()) for x in tokens), sum(x.numel() for x in tokens)
+        assert padding / places < 0.1
+        assert padding / places == pytest.approx(padding_share(held.widths, batches))
+        assert sorted(torch.cat(list(batches)).tolist()) == list(range(700))
 
 
 def test_what_needs_no_cut_is_not_cut() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
-from .data import Resident, padding_share, say_fold, say_where, shown_bytes
+from .data import Resident, padding_share, say_fold, say_where, shown_bytes, widths_of
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
@@ -350,12 +350,12 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
         del lines[1:]
     for path, (entry, why) in declared(plan).items():
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
-    lengths = getattr(plan.splits.train, "lengths", None) if plan.splits is not None else None
-    if lengths is not None and plan.sampler is not None:
+    widths = widths_of(plan.splits.train) if plan.splits is not None else None
+    if widths is not None and plan.sampler is not None:
         order = plan.sampler.order(0)
         whole = torch.split(order, plan.sampler.size(0))
         pieces = plan.sampler.pieces(0, order) or [(batch,) for batch in whole]
-        share, cut = padding_share(lengths, list(chain(*pieces))), sum(len(p) > 1 for p in pieces)
+        share, cut = padding_share(widths, list(chain(*pieces))), sum(len(p) > 1 for p in pieces)
         how = f", {cut} of {len(whole)} computed in pieces of like length" if cut else ""
         lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch{how}")
     return "\n".join(lines)

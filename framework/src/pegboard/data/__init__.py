@@ -3,7 +3,7 @@
 from .batches import Batches, Groups
 from .folding import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
-from .padding import by_length, padding_share
+from .padding import by_length, padding_share, widths_of
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
@@ -39,4 +39,5 @@ __all__ = [
     "shown_bytes",
     "similar_order",
     "unweighted",
+    "widths_of",
 ]

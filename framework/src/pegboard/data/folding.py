@@ -14,6 +14,7 @@ from ..contracts import Batch, Source, Splits
 from ..errors import PegboardError
 from ..rng import key_seed
 from ..specs import DataSpec, Spec, Tokens
+from .padding import widths_of
 from .ragged import Ragged, Sequences
 from .resident import Resident
 from .stream import Stream
@@ -65,8 +66,10 @@ def take(parts: Sequence[Source], index: Tensor, spec: DataSpec) -> Source:
         return Resident(*_columns(parts, index))
     if all(isinstance(part, Ragged) for part in parts):
         return Ragged(*_columns(parts, index))
-    lengths = [n for part in parts if (n := getattr(part, "lengths", None)) is not None]
-    known = torch.cat(lengths)[index] if len(lengths) == len(parts) else None
+    widths = [n for part in parts if (n := widths_of(part)) is not None]
+    if len({n.shape[1:] for n in widths}) > 1:  # some tell but the longest sequence
+        widths = [n.view(len(n), -1).amax(1) for n in widths]
+    known = torch.cat(widths)[index] if len(widths) == len(parts) else None
     seeds = [part.seed for part in parts if isinstance(part, Stream) and part.seed is not None]
     read = Picked(tuple(parts), index, spec)
     return Stream(read, len(index), seed=seeds[0] if seeds else None, lengths=known)

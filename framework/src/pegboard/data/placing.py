@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..contracts import Batch, Source, Splits
+from .padding import widths_of
 from .ragged import Ragged
 from .resident import Resident
 from .stream import Stream
@@ -71,7 +72,7 @@ def shown_bytes(size: float) -> str:
 def _copied(source: Source, device: str) -> Stream:
     """The samples of a source in memory, as batches that are copied to a device."""
     assert isinstance(source, Resident | Ragged)
-    return Stream(Held(source), len(source), device=device, lengths=getattr(source, "lengths", None))
+    return Stream(Held(source), len(source), device=device, lengths=widths_of(source))
 
 
 def _held(splits: Splits) -> int:

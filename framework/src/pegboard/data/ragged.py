@@ -111,6 +111,9 @@ class Ragged:
         if not found:
             raise ValueError("no input and no target has sequences: Resident holds samples of one shape")
         self.lengths = torch.stack(found).amax(0)  # (samples,) on the CPU, the longest sequence of each
+        # (samples, sequences): those of the inputs, on whose places a model computes
+        read = [x.lengths for x in self.inputs if isinstance(x, Sequences)]
+        self.widths = torch.stack(read or found, 1)
 
     def _parts(self) -> Iterable[Tensor | Sequences]:
         return (t for t in (*self.inputs, self.target, self.weight) if t is not None)

@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from ..config.nodes import DataOptions
 from ..contracts import Splits
 from ..rng import key_seed
-from .padding import in_pieces
+from .padding import in_pieces, widths_of
 from .shares import class_shares, weight_shares
 
 POOL = 100  # batches whose samples are sorted by length together
@@ -126,7 +126,7 @@ class Sampler:
 
     def pieces(self, epoch: int, order: Tensor) -> list[tuple[Tensor, ...]] | None:
         """The batches of an order in pieces, where whole they would be padding to a large part; else None."""
-        lengths = getattr(self.splits.train, "lengths", None)
-        if lengths is None or not self.options.shuffle:
+        widths = widths_of(self.splits.train)
+        if widths is None or not self.options.shuffle:
             return None
-        return in_pieces(lengths, order, self.size(epoch))
+        return in_pieces(widths, order, self.size(epoch))

@@ -54,8 +54,8 @@ class Stream:
     the epoch, from which it derives what is random of a sample, as `(key, row)`.
 
     With `lengths`, the number of symbols of each sample, those of similar length are read together; a batch
-    is as long as the longest of its own samples. Batches that differ in shape otherwise, as those of graphs,
-    are `varied`.
+    is as long as the longest of its own samples. Where samples have several texts, `lengths` is
+    (samples, texts). Batches that differ in shape otherwise, as those of graphs, are `varied`.
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Stream:
         varied: bool = False,
     ) -> None:
         self.read, self.size, self.seed, self.device = read, size, seed, device
-        self.lengths, self.varied = lengths, varied
+        self.widths, self.varied = lengths, varied
+        self.lengths = lengths.amax(1) if lengths is not None and lengths.dim() > 1 else lengths
         self._key: int | None = None
         self._set_epoch(0)
         self._order: Sequence[Tensor] = ()  # what was announced
@@ -81,7 +82,7 @@ class Stream:
         return self.size
 
     def to(self, device: str) -> Stream:
-        more = {"lengths": self.lengths, "varied": self.varied}
+        more = {"lengths": self.widths, "varied": self.varied}
         return Stream(self.read, self.size, seed=self.seed, device=device, **more)  # type: ignore[arg-type]
 
     def padded(self, spec: DataSpec) -> Stream:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..contracts import Batch, Metric, Objective, Source
-from ..data import by_length, in_batches, reading
+from ..data import by_length, in_batches, reading, widths_of
 from ..planning import private_rng
 from .precision import Precision
 
@@ -45,8 +45,8 @@ def reading_order(source: Source, device: str) -> Tensor:
 def reading_batches(source: Source, device: str, size: int, order: Tensor | None = None) -> Sequence[Tensor]:
     """Samples in batches, all where no order names some; by length where they differ in it."""
     order = reading_order(source, device) if order is None else order
-    if (lengths := getattr(source, "lengths", None)) is not None:
-        return by_length(lengths, order, size)
+    if (widths := widths_of(source)) is not None:
+        return by_length(widths, order, size)
     return in_batches(source, order, size)
 
 

@@ -46,9 +46,11 @@ class Reader:
         return Batch(inputs, None if self.target is None else self.target.rows(taken))
 
     def lengths(self) -> Tensor | None:
-        """How many symbols the longest text of each row has, where there are texts: all are read for it."""
+        """How many symbols the text of each row has, or each of several, (rows, texts): all are read."""
         found = [e.lengths(self.rows) for e in self.encoders if isinstance(e, TextEncoder)]
-        return torch.stack(found).amax(0) if found else None
+        if len(found) < 2:
+            return found[0] if found else None
+        return torch.stack(found, 1)
 
     def _check_files(self) -> None:
         """A mapped file that was cut short would end the process without a word."""
