@@ -176,6 +176,56 @@ def pegboard_regularizers():
 '''
 
 
+@pytest.mark.parametrize("kept", ["torch.ones(6)", "[torch.ones(6)]", "nn.Parameter(torch.ones(6)).detach()"])
+def test_a_tensor_that_is_not_registered_stays_on_the_cpu(kept: str, tmp_path: Path) -> None:
+    """In a hung module, which is moved with the model; on a device its first step would fail."""
+    file = tmp_path / "held.py"
+    file.write_text(HELD.replace("KEPT", kept))
+    given = plain(regularizers={"held": {}}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+    first, where, remedy, _ = complaint(given).splitlines()
+    assert first.startswith("regularizers.held (held of ") and "mixes a tensor on the CPU" in first
+    assert where.endswith("return x * kept") and "a buffer of a module" in remedy
+
+
+@pytest.mark.parametrize(
+    "kept", ["nn.Parameter(torch.ones(6))", "torch.ones(())", "nn.Buffer(torch.ones(6))"]
+)
+def test_a_tensor_that_is_moved_with_its_module_is_let_pass(kept: str, tmp_path: Path) -> None:
+    file = tmp_path / "held.py"
+    file.write_text(HELD.replace("KEPT", kept))
+    given = plain(regularizers={"held": {}}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+    assert "body" in pegboard.plan(given).explain()
+
+
+HELD = '''
+from dataclasses import dataclass
+from pegboard import Regularizer, Trick, hookimpl
+
+@dataclass(frozen=True)
+class Held:
+    """Holds a tensor."""
+
+class HeldTrick(Trick):
+    def hang(self, peg):
+        import torch
+        from torch import nn
+        if peg.site != "hidden":
+            return None
+        class Holding(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept = KEPT
+            def forward(self, x):
+                kept = self.kept[0] if isinstance(self.kept, list) else self.kept
+                return x * kept
+        return Holding()
+
+@hookimpl
+def pegboard_regularizers():
+    return [Regularizer("held", Held, lambda c, x: HeldTrick(), stages={"hang": "drop"})]
+'''
+
+
 def test_a_mistake_of_another_kind_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="same reduction dim"):
         pegboard.plan(seeded("edit_loss", "wrong shapes")).explain()

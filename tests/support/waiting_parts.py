@@ -47,6 +47,11 @@ def set_rows(x: Tensor) -> None:
     x[x.sum(-1) > 0] = x[:1]
 
 
+def counted(x: Tensor) -> None:
+    total = torch_().tensor(0.0)
+    total += x.sum()
+
+
 def caught(x: Tensor) -> None:
     try:
         x.sum().item()
@@ -118,6 +123,9 @@ WAITING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "stray product": (lambda x: x.T @ like(x), STRAY),
     "stray places": (lambda x: x[torch_().randperm(len(x))], STRAY),
     "stray number in where": (lambda x: torch_().where(x > 0, torch_().tensor(0.5), x), STRAY),
+    "stray sum": (counted, STRAY),
+    "stray quantiles": (lambda x: x.quantile(torch_().tensor([0.1, 0.9])), STRAY),
+    "stray bound": (lambda x: x.clamp(max=torch_().tensor(1.0)), STRAY),
     "stray number in stack": (lambda x: torch_().stack([x.sum(), torch_().tensor(0.5)]), STRAY),
 }
 
@@ -130,6 +138,7 @@ def set_number(x: Tensor) -> None:
 FINE: dict[str, Callable[[Tensor], Any]] = {
     "nothing": lambda x: None,
     "number": lambda x: x * torch_().tensor(0.5),  # becomes an argument of the kernel
+    "sum with a number": lambda x: torch_().tensor(0.5) + x.sum(),
     "set a number": set_number,
     "masked_fill": lambda x: x.masked_fill(x > 0, 0.5),
     "where": lambda x: torch_().where(x > 0, x, 0.5),

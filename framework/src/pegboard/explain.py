@@ -14,13 +14,21 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
-from .data import Resident, padding_share, say_fold, say_where, shown_bytes, widths_of
+from .data import (
+    Resident,
+    least_samples,
+    padding_share,
+    say_fold,
+    say_where,
+    shown_bytes,
+    widths_of,
+)
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
 from .engine.prepare import prepare
 from .engine.step import UNTOLD, link, turns
-from .engine.waiting import declared, looking, place, stand_ins, telling
+from .engine.waiting import declared, leave_behind, looking, place, stand_ins, telling
 from .errors import PegboardError
 from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
@@ -100,6 +108,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
     counter.mod_tracker = _Untold()  # type: ignore[assignment]
     start_average(assembly)
     if meta:
+        leave_behind(assembly.model)
         _prepare(assembly, batch)
     with _hooks(assembly, cost.events.append), stand_ins(assembly) if meta else nullcontext():
         updates = []
@@ -354,7 +363,8 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
     if widths is not None and plan.sampler is not None:
         order = plan.sampler.order(0)
         whole = torch.split(order, plan.sampler.size(0))
-        pieces = plan.sampler.pieces(0, order) or [(batch,) for batch in whole]
+        found = plan.sampler.pieces(0, order, least_samples(assembly.model))
+        pieces = found or [(batch,) for batch in whole]
         share, cut = padding_share(widths, list(chain(*pieces))), sum(len(p) > 1 for p in pieces)
         how = f", {cut} of {len(whole)} computed in pieces of like length" if cut else ""
         lines.append(f"padding     {share:.1%} of the symbols in the batches of an epoch{how}")

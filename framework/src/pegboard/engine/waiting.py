@@ -17,9 +17,10 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from ..errors import PegboardError, no_numbers
 from ..planning import Assembly, Plan, PlayerKit, overrides
@@ -36,10 +37,12 @@ STRAY = (
     "mixes a tensor on the CPU with those on the device",
     "make it on the device: device=x.device, or a buffer of a module",
 )
+SAID = {"same device": STRAY}  # how torch says it
 
 HOST_ONLY = ("aten::_pack_padded_sequence", "aten::tensor_split")  # take some arguments on the CPU by design
 TELLING = ("__repr__", "__format__", "numpy", "__array__")  # show numbers, and on meta nothing
 MAKING = ("tensor", "as_tensor", "asarray", "new_tensor")  # make tensors of what is in Python
+ALIKE = ("where", "clamp", "clamp_")  # elementwise, and a number on the CPU is copied or refused
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
 META = torch.device("meta")
 OURS = tuple(f"{folder}/" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
@@ -102,9 +105,10 @@ class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
             ):  # which says how much there is
                 raise Waits(SHAPES, short)
         elif name not in HOST_ONLY:
-            # A single number on the CPU becomes an argument of the kernel; but `where` copies it.
-            number = (torch.Tag.pointwise in call.tags and short != "where") or short == "fill_"
-            if any(not t.is_meta and (t.dim() or not number) for t in tensors):
+            # A single number on the CPU becomes an argument of the kernel, unless the result goes there.
+            number = (torch.Tag.pointwise in call.tags and short not in ALIKE) or short == "fill_"
+            stray = [t for t in tensors if not t.is_meta and (t.dim() or not number)]
+            if stray or any(not t.is_meta for t in _written(call, args, kwargs)):
                 raise Waits(STRAY, short)
 
     def _indexed(self, short: str, args: Any, tensors: Sequence[Tensor]) -> None:
@@ -158,6 +162,13 @@ def _tensors(values: Any) -> Iterator[Tensor]:
         yield from _tensors(list(values.values()))
 
 
+def _written(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    """The tensors that an operation changes in place."""
+    for at, argument in enumerate(call._schema.arguments if call._schema.is_mutable else ()):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors(args[at] if at < len(args) else kwargs.get(argument.name))
+
+
 def _listed(index: Any) -> bool:
     """Whether numbers in Python say which elements are meant."""
     return any(isinstance(i, list) for i in (index if isinstance(index, tuple) else (index,)))
@@ -179,6 +190,21 @@ def schedule_path(plan: Plan, kit: PlayerKit) -> str:
     """Where the config chooses the schedule of a player's rate."""
     own = f"{optimizer_path(plan, kit)}.schedule"
     return own if own in dict(plan.entries()) else "optimizer.schedule"
+
+
+def leave_behind(model: nn.Module) -> None:
+    """Put on the CPU what modules hold without having registered it, where it stays when a model is moved."""
+    known = {id(t) for t in (*model.parameters(), *model.buffers())}
+
+    def left(tensor: Tensor) -> Tensor:
+        held = id(tensor) in known or not tensor.is_meta
+        return tensor if held else torch.zeros_like(tensor, device="cpu")
+
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if any(left(t) is not t for t in _tensors(value)):
+                vars(module)[name] = tree_map_only(Tensor, left, value)
+    model.to(META)  # some see to theirs by themselves
 
 
 @contextmanager
@@ -221,21 +247,32 @@ def telling(assembly: Assembly, inside: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (Exception, Waits) as error:
-        if not isinstance(error, Waits) and not no_numbers(error):
+        waits = _waits(error)
+        if waits is None and not no_numbers(error):
             raise
-        raise _told(error, assembly, inside) from error
+        raise _told(error, waits, assembly, inside) from error
 
 
-def _told(error: BaseException, assembly: Assembly, inside: Sequence[str]) -> PegboardError:
+def _waits(error: BaseException) -> Waits | None:
+    """What was found, by us or by torch."""
+    if isinstance(error, Waits):
+        return error
+    said = str(error)
+    return next((Waits(why, said.splitlines()[0]) for text, why in SAID.items() if text in said), None)
+
+
+def _told(
+    error: BaseException, waits: Waits | None, assembly: Assembly, inside: Sequence[str]
+) -> PegboardError:
     """One message: which part, what it does, where, and how to mend it."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
     lines = {id(frame): line for frame, line in walk_tb(error.__traceback__)}
     path = _culprit(frames, assembly, inside)
     entry = dict(assembly.plan.entries()).get(path)
     who = f"{path} ({entry.part.name} of {entry.plugin.dist})" if entry else path
-    if isinstance(error, Waits):
-        text = [f"{who} waits for the device in every step: it {error}"]
-        fixes = [error.fix]
+    if waits is not None:
+        text = [f"{who} waits for the device in every step: it {waits}"]
+        fixes = [waits.fix]
     else:
         said = str(error).splitlines()[0]
         text = [f"{who} cannot run on the meta device, where a step is tried first: {said}"]
