@@ -47,6 +47,10 @@ def set_rows(x: Tensor) -> None:
     x[x.sum(-1) > 0] = x[:1]
 
 
+def set_mean(x: Tensor) -> None:
+    x[x > 0] = x.mean()
+
+
 def counted(x: Tensor) -> None:
     total = torch_().tensor(0.0)
     total += x.sum()
@@ -101,8 +105,21 @@ WAITING: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "place": (lambda x: x[x.sum().long()], READS),
     "slice": (lambda x: x[: x.sum().long()], READS),
     "caught": (caught, READS),
+    "tensor of tensors": (lambda x: torch_().tensor([x.sum(), x.mean()]), READS),
+    "svd": (lambda x: torch_().linalg.svdvals(x), READS),
+    "eigh": (lambda x: torch_().linalg.eigh(x.T @ x), READS),
+    "spectral norm": (lambda x: torch_().linalg.matrix_norm(x, 2), READS),
+    "pinv": (lambda x: torch_().linalg.pinv(x), READS),
+    "matrix_exp": (lambda x: torch_().linalg.matrix_exp(x.T @ x), READS),
+    "gradient of a product": (lambda x: x.requires_grad_().prod(), READS),
+    "draw": (lambda x: x.softmax(-1).multinomial(1), READS),
+    "histc": (lambda x: x.histc(4), READS),
+    "linspace": (lambda x: torch_().linspace(x.min(), x.max(), 4, device=x.device), READS),
+    "max_norm": (lambda x: torch_().nn.functional.embedding(x.argmax(-1), x, max_norm=1.0), READS),
+    "fill by mask": (lambda x: x.masked_fill(x > 0, x.mean()), READS),
     "mask": (lambda x: x[x > 0], SHAPES),
     "set rows": (set_rows, SHAPES),
+    "set mean": (set_mean, SHAPES),
     "nonzero": (lambda x: x.nonzero(), SHAPES),
     "where alone": (lambda x: torch_().where(x > 0), SHAPES),
     "unique": (lambda x: x.unique(), SHAPES),
@@ -141,6 +158,12 @@ FINE: dict[str, Callable[[Tensor], Any]] = {
     "sum with a number": lambda x: torch_().tensor(0.5) + x.sum(),
     "set a number": set_number,
     "masked_fill": lambda x: x.masked_fill(x > 0, 0.5),
+    "product": lambda x: x.prod(),
+    "many draws": lambda x: x.softmax(-1).multinomial(3, replacement=True),
+    "histc between bounds": lambda x: x.histc(4, 0, 1),
+    "linspace of numbers": lambda x: torch_().linspace(0, 1, 4, device=x.device),
+    "solve_ex": lambda x: torch_().linalg.solve_ex(x.T @ x, x.T),
+    "qr": lambda x: torch_().linalg.qr(x),
     "where": lambda x: torch_().where(x > 0, x, 0.5),
     "quiet log": lambda x: logging.getLogger("waiting_parts").debug("%s", x),
     "full": lambda x: torch_().full((3,), 0.5, device=x.device),

@@ -37,11 +37,17 @@ STRAY = (
     "mixes a tensor on the CPU with those on the device",
     "make it on the device: device=x.device, or a buffer of a module",
 )
-SAID = {"same device": STRAY}  # how torch says it
+SAID = {"same device": STRAY, "item() cannot be called on meta": READS}  # how torch says it
 
 HOST_ONLY = ("aten::_pack_padded_sequence", "aten::tensor_split")  # take some arguments on the CPU by design
 TELLING = ("__repr__", "__format__", "numpy", "__array__")  # show numbers, and on meta nothing
 MAKING = ("tensor", "as_tensor", "asarray", "new_tensor")  # make tensors of what is in Python
+# Kernels that read what they made, as their documentation or source says.
+READING = (
+    *("_linalg_check_errors", "_linalg_svd", "_linalg_eigh", "linalg_eig", "linalg_pinv"),
+    *("linalg_matrix_exp", "cholesky"),
+    *("embedding_renorm_", "masked_scatter_backward"),
+)
 ALIKE = ("where", "clamp", "clamp_")  # elementwise, and a number on the CPU is copied or refused
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
 META = torch.device("meta")
@@ -95,8 +101,10 @@ class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._copied(args[2] if len(args) > 2 else kwargs.get("non_blocking", False), "copy_")
         elif short == "_local_scalar_dense":
             raise Waits(READS, "item, float, int, bool or if")
-        elif short == "_linalg_check_errors" or torch.Tag.data_dependent_output in call.tags:
+        elif short in READING or torch.Tag.data_dependent_output in call.tags or _reads(call, args, kwargs):
             raise Waits(READS, short)
+        elif short in ("prod", "cumprod") and tensors[0].requires_grad and torch.is_grad_enabled():
+            raise Waits(READS, f"the gradient of {short}, which looks for zeros")
         elif short in INDEXING:
             self._indexed(short, args, tensors)
         elif torch.Tag.dynamic_output_shape in call.tags:
@@ -135,6 +143,8 @@ class _Calls(TorchFunctionMode):
         name = getattr(call, "__name__", "")
         if name in TELLING and args[0].is_meta:
             raise Waits(READS, {"__repr__": "print", "__format__": "print"}.get(name, "numpy"))
+        if name == "__setitem__" and _masked(args[1]) and any(t.is_meta for t in _tensors(args[2])):
+            raise Waits(SHAPES, "indexing by a mask")
         result = call(*args, **kwargs)
         if name in MAKING and result.is_meta and not any(t.is_meta for t in _tensors((args[-1:], kwargs))):
             self.looking._copied(False, f"torch.{name}")
@@ -162,6 +172,24 @@ def _tensors(values: Any) -> Iterator[Tensor]:
         yield from _tensors(list(values.values()))
 
 
+def _reads(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a kernel that need not read numbers does so with these arguments."""
+    names = [argument.name for argument in call._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | dict(kwargs)
+    match call._schema.name.removeprefix("aten::"):
+        case "masked_fill" | "masked_fill_":
+            return any(t.is_meta for t in _tensors(given["value"]))
+        case "linspace" | "logspace":
+            return any(t.is_meta for t in _tensors([given["start"], given["end"]]))
+        case "histc":
+            return bool(given.get("min", 0) == given.get("max", 0))
+        case "multinomial":
+            return not given.get("replacement", False) or given["num_samples"] == 1
+        case "segment_reduce":
+            return not given.get("unsafe", False)
+    return False
+
+
 def _written(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
     """The tensors that an operation changes in place."""
     for at, argument in enumerate(call._schema.arguments if call._schema.is_mutable else ()):
@@ -172,6 +200,11 @@ def _written(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 def _listed(index: Any) -> bool:
     """Whether numbers in Python say which elements are meant."""
     return any(isinstance(i, list) for i in (index if isinstance(index, tuple) else (index,)))
+
+
+def _masked(index: Any) -> bool:
+    """Whether truth values on the device say which elements are meant."""
+    return any(t.is_meta and t.dtype in (torch.bool, torch.uint8) for t in _tensors(index))
 
 
 def declared(plan: Plan) -> dict[str, tuple[Entry, str]]:
