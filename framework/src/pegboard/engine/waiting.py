@@ -148,6 +148,8 @@ class _Calls(TorchFunctionMode):
         result = call(*args, **kwargs)
         if name in MAKING and result.is_meta and not any(t.is_meta for t in _tensors((args[-1:], kwargs))):
             self.looking._copied(False, f"torch.{name}")
+        if name == "new" and result.is_meta and any(isinstance(data, list) for data in args[1:]):
+            self.looking._copied(False, "new")
         if name in ("__getitem__", "__setitem__") and args[0].is_meta and _listed(args[1]):
             self.looking._copied(False, "indexing by a list")
         return result
@@ -199,7 +201,7 @@ def _written(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Itera
 
 def _listed(index: Any) -> bool:
     """Whether numbers in Python say which elements are meant."""
-    return any(isinstance(i, list) for i in (index if isinstance(index, tuple) else (index,)))
+    return any(isinstance(i, Sequence) for i in (index if isinstance(index, tuple) else (index,)))
 
 
 def _masked(index: Any) -> bool:
