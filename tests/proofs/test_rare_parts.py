@@ -73,3 +73,13 @@ def test_the_guard_looks_at_gradients_of_every_kind(kind: str) -> None:
     assert not guard.refuses(torch.zeros(()), [gradient], [p], 0)
     with pytest.raises(NotFinite, match="the gradient of weight was not finite at step 8"):
         guard.refuses(torch.zeros(()), [gradient * torch.nan], [p], 7)
+
+
+@pytest.mark.parametrize("how", ["data", "vector"])
+@pytest.mark.usefixtures("only_traced")
+def test_weights_that_a_trick_puts_elsewhere_go_on_being_trained(how: str, tmp_path: Path) -> None:
+    usual, _, _ = ends(rare(regularizers={"bounded": {}}, trainer={"ema": 0.9}), tmp_path / "usual")
+    given = rare(regularizers={"bounded": {"how": how}}, trainer={"ema": 0.9})
+    eager, compiled, made = ends(given, tmp_path)
+    assert made["level"] == "model" and "it gives a tensor other memory" in made["why"]
+    assert alike(usual, eager) and alike(usual, compiled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pegboard import Context, Model, Vector, hookimpl
+from pegboard import Context, Model, Regularizer, Trick, Vector, hookimpl
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -49,6 +49,41 @@ def build_rare(config: Rare, context: Context) -> nn.Module:
     return Network()
 
 
+@dataclass(frozen=True)
+class Bounded:
+    """Keeps every weight between -0.1 and 0.1."""
+
+    how: Literal["in_place", "data", "vector"] = "in_place"  # how it is written
+
+
+class BoundedTrick(Trick):
+    def __init__(self, config: Bounded) -> None:
+        self.how = config.how
+
+    def after_step(self, model: nn.Module) -> None:
+        import torch
+        from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+        with torch.no_grad():
+            if self.how == "vector":
+                vector_to_parameters(
+                    parameters_to_vector(model.parameters()).clamp(-0.1, 0.1), model.parameters()
+                )
+                return
+            for p in model.parameters():
+                if self.how == "data":
+                    p.data = p.data.clamp(-0.1, 0.1)
+                else:
+                    p.clamp_(-0.1, 0.1)
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     return [Model("rare", Rare, build_rare, inputs=(Vector,))]
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[Any]]:
+    return [
+        Regularizer("bounded", Bounded, lambda c, x: BoundedTrick(c), stages={"after_step": "constrain"}),
+    ]

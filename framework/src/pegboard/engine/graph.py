@@ -61,6 +61,7 @@ class Graph:
             raise Unfit(
                 "a tensor of one float64 without axes would not be changed by a graph; give it an axis"
             )
+        refuse_moves(graph)
         assigns = assignments()
         inner: Any
         with _torchs_pooling(inputs):
@@ -177,6 +178,16 @@ def assignments() -> bool:
     return found
 
 
+def refuse_moves(graph: torch.fx.GraphModule) -> None:
+    """Tensors that a step is given must stay where they are in memory, by which all know them."""
+    for node in graph.graph.nodes:
+        if node.target is torch.Tensor.set_ and node.args[0].op == "placeholder":
+            places = node.meta.get("stack_trace", "")
+            raise Unfit(
+                f"it gives a tensor other memory (p.data = x) instead of new values (p.copy_(x))\n{places}"
+            )
+
+
 @contextmanager
 def differentiable_on_meta() -> Iterator[None]:
     """Losses and layers with their derivatives on the meta device.
@@ -207,6 +218,7 @@ def differentiable_on_meta() -> Iterator[None]:
 
 def only_traced(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
     """A backend that compiles nothing and computes nothing."""
+    refuse_moves(graph)
     assignments()
     (results,) = graph.graph.output_node().args
     return lambda *args: (None,) * len(results)  # type: ignore[arg-type]

@@ -68,6 +68,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     averages, averaged = _averages(assembly, params)
     weights = [p.detach() for p in averaged]
     strides = [p.stride() for p in params]
+    # Where tricks get hold of weights: all of the model's, and the memory that they have.
+    owned = [(p, p.detach(), p.data_ptr()) for p in model.parameters()] if edit_grads or after_step else []
     # Gradients that nobody changes in place need not be kept in the parameters.
     lean = scaler is None and not edit_grads and not closure and all(p.requires_grad for p in params)
     direct: Update | None = None
@@ -109,6 +111,12 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
             total = total.where(total != 0, 1.0)
         return [found / total for found in masses]
 
+    def settle() -> None:
+        """After `p.data = ...`: what was linked knows weights by their memory, so that takes the values."""
+        for p, memory, address in owned:
+            if p.data_ptr() != address:
+                p.data = memory.copy_(p.data)
+
     def gradients(batches: Sequence[Batch]) -> tuple[Tensor, Grads]:
         total: Tensor | None = None
         grads: Grads = []
@@ -128,6 +136,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
                 scaler.unscale_(optimizer)
             for edit in edit_grads:
                 edit(params)
+            settle()
             grads = [p.grad for p in params]
         if trainer.clip is not None:
             grads = clip(grads, bound)
@@ -212,6 +221,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
             move(grads)
         for act in after_step:
             act(model)
+        if after_step:
+            settle()
         if averages:
             average(averages, weights, 1 - trainer.ema)  # type: ignore[operator]
         return loss
