@@ -83,3 +83,10 @@ def test_weights_that_a_trick_puts_elsewhere_go_on_being_trained(how: str, tmp_p
     eager, compiled, made = ends(given, tmp_path)
     assert made["level"] == "model" and "it gives a tensor other memory" in made["why"]
     assert alike(usual, eager) and alike(usual, compiled)
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_a_loss_with_an_axis_is_part_of_a_graph(tmp_path: Path) -> None:
+    eager, traced, made = ends(rare(regularizers={"factor": {}}), tmp_path)
+    assert (made["level"], made["why"]) == ("step", "")
+    assert alike(eager, traced)

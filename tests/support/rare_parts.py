@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pegboard import Context, Model, Regularizer, Trick, Vector, hookimpl
+from pegboard import Batch, Context, Model, Regularizer, Trick, Vector, hookimpl
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -77,6 +77,28 @@ class BoundedTrick(Trick):
                     p.clamp_(-0.1, 0.1)
 
 
+@dataclass(frozen=True)
+class Factor:
+    """Multiplies the loss by a number that has an axis, or one that numpy draws."""
+
+    drawn: bool = False  # whether it is drawn
+
+
+class FactorTrick(Trick):
+    def __init__(self, config: Factor) -> None:
+        import numpy
+        import torch
+
+        self.drawn, self.factor = config.drawn, torch.full((1,), 0.5)
+        numpy.random.seed(0)
+
+    def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
+        import numpy
+        import torch
+
+        return loss * (torch.from_numpy(numpy.random.rand(1)).float() if self.drawn else self.factor)
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     return [Model("rare", Rare, build_rare, inputs=(Vector,))]
@@ -84,6 +106,10 @@ def pegboard_models() -> list[Model[Any]]:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Any]]:
+    why = "numpy knows no device"
     return [
         Regularizer("bounded", Bounded, lambda c, x: BoundedTrick(c), stages={"after_step": "constrain"}),
+        Regularizer(
+            "factor", Factor, lambda c, x: FactorTrick(c), stages={"edit_loss": "term"}, synchronizes=why
+        ),
     ]

@@ -111,7 +111,7 @@ def whole_update(
         if index is not None:
             batches = [gather(rows) for rows in index.unbind()]
         for player in turn:
-            loss = linked[player].traced(batches, rates[player].unbind(), updates[player])
+            loss = linked[player].traced(batches, rates[player].unbind(), updates[player]).reshape(())
             finite = torch.isfinite(loss)
             total, count = sums[player]
             total.add_(torch.where(finite, loss, 0))
