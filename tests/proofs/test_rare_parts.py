@@ -90,3 +90,10 @@ def test_a_loss_with_an_axis_is_part_of_a_graph(tmp_path: Path) -> None:
     eager, traced, made = ends(rare(regularizers={"factor": {}}), tmp_path)
     assert (made["level"], made["why"]) == ("step", "")
     assert alike(eager, traced)
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_numbers_that_numpy_draws_are_no_part_of_a_graph(tmp_path: Path) -> None:
+    eager, compiled, made = ends(rare(regularizers={"factor": {"drawn": True}}), tmp_path)
+    assert made["level"] == "model" and made["why"].startswith("regularizers.factor (factor, rare_parts.py:")
+    assert alike(eager, compiled)

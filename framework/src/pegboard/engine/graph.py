@@ -31,7 +31,8 @@ def tracing() -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-    with torch._dynamo.config.patch(trace_autograd_ops=True):
+    # What draws from numpy's stream is no part of a graph, which would draw from torch's instead.
+    with torch._dynamo.config.patch(trace_autograd_ops=True, use_numpy_random_stream=True):
         yield
 
 
