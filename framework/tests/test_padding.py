@@ -14,13 +14,13 @@ import worded
 from pegboard import Ragged, Sequences, Splits, Stream
 from pegboard.config.check import check
 from pegboard.config.nodes import DataOptions
-from pegboard.data import Sampler, padding_share, similar_order
+from pegboard.data import Sampler, least_samples, padding_share, similar_order
 from pegboard.data.padding import in_pieces
 from pegboard.data.placing import Held
 from pegboard.engine.evaluate import reading_batches
 from pegboard.planning import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 Config = Callable[..., dict[str, Any]]
@@ -46,14 +46,17 @@ def drawn(name: str, count: int) -> Tensor:
 NAMES = ["log-normal", "wide", "geometric", "power law", "two kinds", "one giant", "with none"]
 
 
+@pytest.mark.parametrize("least", [1, 2])
 @pytest.mark.parametrize("size", [16, 64, "all"])
 @pytest.mark.parametrize("count", [130, 500, 2000])
 @pytest.mark.parametrize("name", NAMES)
-def test_less_than_a_tenth_is_padding_whatever_the_lengths(name: str, count: int, size: Any) -> None:
+def test_less_than_a_tenth_is_padding_whatever_the_lengths(
+    name: str, count: int, size: Any, least: int
+) -> None:
     lengths = drawn(name, count)
     size = count if size == "all" else size
     order = similar_order(lengths, size, 0, 1, True)
-    found = in_pieces(lengths, order, size)
+    found = in_pieces(lengths, order, size, least)
     batches = torch.split(order, size)
     if found is None:
         assert padding_share(lengths.clamp(min=1), batches) < 0.1
@@ -62,10 +65,11 @@ def test_less_than_a_tenth_is_padding_whatever_the_lengths(name: str, count: int
     assert len(found) == len(batches)
     for pieces, batch in zip(found, batches, strict=True):
         assert sorted(torch.cat(pieces).tolist()) == sorted(batch.tolist())
-        assert len(pieces) == 1 or min(map(len, pieces)) >= 2
+        assert len(pieces) == 1 or min(map(len, pieces)) >= least
     flat = list(chain(*found))
-    # A giant cannot be alone, and has one beside it that is as long.
-    assert padding_share(lengths.clamp(min=1), flat) < (0.75 if name == "one giant" else 0.1)
+    # Beside a batch norm a giant cannot be alone, and has one beside it that is as long.
+    alone = least == 1 or name != "one giant"
+    assert padding_share(lengths.clamp(min=1), flat) < (0.1 if alone else 0.75)
     assert len(flat) - len(batches) <= max(len(batches), 25)  # a cut costs a pass
 
 
@@ -103,8 +107,31 @@ def test_less_than_a_tenth_is_padding_where_samples_have_two_texts(name: str, st
 def test_what_needs_no_cut_is_not_cut() -> None:
     for lengths in (torch.full((100,), 7), torch.arange(100) + 100, torch.zeros(100).long()):
         assert in_pieces(lengths, torch.arange(100), 10) is None
-    ((batch,),) = in_pieces(torch.tensor([1, 90, 2]), torch.arange(3), 3) or []  # too few for two pieces
+    ((batch,),) = in_pieces(torch.tensor([1, 90, 2]), torch.arange(3), 3, 2) or []  # too few for two pieces
     assert batch.tolist() == [0, 1, 2]
+    ((short, giant),) = in_pieces(torch.tensor([2, 90, 2]), torch.arange(3), 3) or []
+    assert (short.tolist(), giant.tolist()) == ([0, 2], [1])
+    assert in_pieces(torch.zeros(0).long(), torch.arange(0), 3) is None
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_a_giant_does_not_shatter_the_batches_of_others(least: int) -> None:
+    """What no cut saves is no reason for more of them."""
+    lengths = drawn("geometric", 2000).clamp(min=1)
+    lengths[7] = 100_000
+    order = similar_order(lengths, 32, 0, 0, True)
+    flat = list(chain(*(in_pieces(lengths, order, 32, least) or [])))
+    assert len(flat) < 70  # of 63 batches
+    others = [piece for piece in flat if 7 not in piece]
+    assert padding_share(lengths, others) < 0.4 and padding_share(lengths, flat) < (
+        0.1 if least == 1 else 0.5
+    )
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_of_a_batch_norm_no_piece_is_one_sample(norm: bool) -> None:
+    model = nn.Sequential(nn.Embedding(3, 4), nn.BatchNorm1d(4) if norm else nn.LayerNorm(4))
+    assert least_samples(model) == (2 if norm else 1)
 
 
 def test_batches_that_stay_whole_keep_their_order() -> None:

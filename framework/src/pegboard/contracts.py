@@ -45,9 +45,9 @@ class Source(Protocol):
     in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
     CPU too; where samples have several sequences also `widths`, (samples, sequences), of which `lengths` are
     the longest; and `padded(spec)`, the same samples all as long as the spec says. One that has tensors
-    `weight` and `target` of all its samples need not be read to draw by them. One whose batches differ in shape has
-    `varied = True` and gets its numbers on the CPU; one where any samples cost as much as all of them, as
-    nodes of one graph, has `whole = True` and is evaluated at once.
+    `weight` and `target` of all its samples need not be read to draw by them. One whose batches differ in
+    shape has `varied = True` and gets its numbers on the CPU; one where any samples cost as much as all of
+    them, as nodes of one graph, has `whole = True` and is evaluated at once.
     """
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from .batches import Batches, Groups
 from .folding import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
-from .padding import by_length, padding_share, widths_of
+from .padding import by_length, least_samples, padding_share, widths_of
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
 from .resident import Resident
@@ -29,6 +29,7 @@ __all__ = [
     "cut_splits",
     "epoch_order",
     "in_batches",
+    "least_samples",
     "padded_splits",
     "padding_share",
     "place",

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import chain, count
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..contracts import Source
 from .batches import Batches
 
 PADDING = 0.1  # the share of padding from which on batches are cut
-LEAST = 2  # samples in a piece of training: of one alone a batch norm has nothing to compute
 
 
 def widths_of(source: Source) -> Tensor | None:
@@ -27,7 +27,7 @@ def widths_of(source: Source) -> Tensor | None:
 
 def padding_share(widths: Tensor, batches: Sequence[Tensor]) -> float:
     """The share of padding in batches, whose sequences are each as long as the longest of the batch."""
-    drawn = [widths[batch].view(len(batch), -1) for batch in batches]
+    drawn = [_columns(widths)[batch] for batch in batches]
     places = sum(len(sizes) * int(sizes.amax(0).clamp(min=1).sum()) for sizes in drawn)
     return 1 - sum(int(sizes.sum()) for sizes in drawn) / places
 
@@ -37,30 +37,37 @@ def by_length(widths: Tensor, order: Tensor, size: int) -> Sequence[Tensor]:
 
     The longest come first because all fit where they do.
     """
-    lengths = widths.view(len(widths), -1).amax(1) if len(widths) else widths
+    lengths = _columns(widths).amax(1)
     order = order[lengths[order].argsort(descending=True, stable=True)]
-    found = in_pieces(widths, order, size, least=1)
+    found = in_pieces(widths, order, size)
     if found is None:
         return Batches(order, size)
     return sorted(chain(*found), key=lambda batch: int(lengths[batch].max()), reverse=True)
 
 
-def in_pieces(
-    widths: Tensor, order: Tensor, size: int, least: int = LEAST
-) -> list[tuple[Tensor, ...]] | None:
+def least_samples(model: nn.Module) -> int:
+    """Samples that a piece of a batch has at least: of one alone a batch norm has nothing to compute."""
+    return 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
+
+
+def in_pieces(widths: Tensor, order: Tensor, size: int, least: int = 1) -> list[tuple[Tensor, ...]] | None:
     """The batches of an order, each as the pieces in which it is computed; None where all stay whole.
 
     Where some samples are far longer than the rest, or batches are few, much of them is padding. They are cut
     where that saves most, one cut after the other, until less than `PADDING` of all is. A piece has at least
     `least` samples. `widths` is (samples,), or (samples, sequences) where each has several.
     """
-    sizes = widths[order].long().clamp(min=1).view(len(order), -1)
+    sizes = _columns(widths)[order].long().clamp(min=1)
     symbols, rest = int(sizes.sum()), len(sizes) % size
     places = size * int(sizes[: len(sizes) - rest].view(-1, size, sizes.shape[1]).amax(1).sum())
     places += rest * int(sizes[len(sizes) - rest :].amax(0).sum()) if rest else 0
     if _little(symbols, places):
         return None
     batches, number = torch.split(order, size), count()
+    if least > 1:
+        lost = sum(_lost(found) for found in torch.split(sizes, size))
+        if not _little(symbols, symbols + lost):
+            symbols += lost  # no cut saves that, and all others would not do
 
     def piece(at: int, rows: Tensor, sizes: Tensor) -> tuple[int, int, int, int, Tensor, Tensor]:
         saved, cut, by = _best_cut(sizes, least)
@@ -81,8 +88,21 @@ def in_pieces(
     return [tuple(p) if len(p) > 1 else (batch,) for p, batch in zip(pieces, batches, strict=True)]
 
 
+def _columns(widths: Tensor) -> Tensor:
+    """(samples, sequences), also where each sample has one."""
+    return widths.unsqueeze(1) if widths.dim() == 1 else widths
+
+
 def _little(symbols: int, places: int) -> bool:
     return places - symbols < PADDING * places or not places
+
+
+def _lost(sizes: Tensor) -> int:
+    """The padding of a sample that shares a piece with the longest of its batch."""
+    if len(sizes) < 2:
+        return 0
+    first, second = sizes.topk(2, 0).values
+    return int((first - second).sum())
 
 
 def _best_cut(sizes: Tensor, least: int) -> tuple[int, int, Tensor]:

@@ -124,9 +124,12 @@ class Sampler:
             order = similar_order(lengths, size, self.seed, epoch, shuffle, draw)
         return order[: samples // size * size] if options.drop_last else order
 
-    def pieces(self, epoch: int, order: Tensor) -> list[tuple[Tensor, ...]] | None:
-        """The batches of an order in pieces, where whole they would be padding to a large part; else None."""
+    def pieces(self, epoch: int, order: Tensor, least: int = 1) -> list[tuple[Tensor, ...]] | None:
+        """The batches of an order in pieces, where whole they would be padding to a large part; else None.
+
+        A piece has at least `least` samples.
+        """
         widths = widths_of(self.splits.train)
         if widths is None or not self.options.shuffle:
             return None
-        return in_pieces(widths, order, self.size(epoch))
+        return in_pieces(widths, order, self.size(epoch), least)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..contracts import Splits
-from ..data import Batches, Groups, unweighted
+from ..data import Batches, Groups, least_samples, unweighted
 from ..errors import PegboardError
 from ..planning import Assembly, start_average
 from ..regularizer import Stop
@@ -108,7 +108,8 @@ class Loop:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
         source, together = self.train, self.settings.trainer.accumulate
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
-        if (pieces := self.sampler.pieces(epoch, order)) is not None:
+        least = least_samples(self.assembly.model)
+        if (pieces := self.sampler.pieces(epoch, order, least)) is not None:
             return [
                 tuple(itertools.chain(*pieces[i : i + together])) for i in range(0, len(pieces), together)
             ]
