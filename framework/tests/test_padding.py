@@ -207,6 +207,24 @@ def test_streamed_it_trains_to_the_same_bits_and_resumes(given: Config, root: Pa
         assert differences(uncut, cut_and_resumed(streamed, root, cut)) == []
 
 
+@pytest.mark.parametrize("first", [0, -1])
+def test_a_giant_alone_takes_no_room_for_a_batch_of_giants(first: int) -> None:
+    """What processes write batches into has room for the largest there is."""
+    lengths = [20] * 600
+    lengths[7] = 50_000
+    held = Ragged([Sequences.join([[1] * n for n in lengths], 0)], torch.arange(600))
+    source = Stream(Held(held), 600, lengths=held.lengths)
+    batches = list(reading_batches(source, "cpu", 256))
+    batches = [batches[first], *(b for b in batches if b is not batches[first])]
+    source.begin(batches, 1)
+    assert source._pool is not None
+    given = source._pool.room
+    for index in batches:
+        assert torch.equal(source.gather(index).target, index)  # type: ignore[arg-type]
+    assert source._pool.largest == given < 1_000_000  # none was too large for it
+    source.close()
+
+
 def test_explain_says_how_many_are_cut(given: Config) -> None:
     text = pegboard.plan(given()).explain()
     line = next(line for line in text.splitlines() if line.startswith("padding"))

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..contracts import Batch
 from ..rng import key_seed
 from ..specs import DataSpec, Spec, Tokens
+from .batches import Batches
 from .workers import Pool, Read, read_rows, size_of
 
 T = TypeVar("T")
@@ -108,17 +109,29 @@ class Stream:
             self.close()
             # The first batch is read here: it shows how much room a batch takes.
             self._first = read_rows(self.read, order[0].tolist(), self._key)
-            room = max(room, self._room(self._first, order[0], rows))
+            room = max(room, self._room(self._first, order, rows))
             self._pool = Pool(self.read, workers, rows, room, self.device.startswith("cuda"))
             self._pool.begin(order, self._key, first=1)
             self._order = order
 
-    def _room(self, batch: Batch, index: Tensor, rows: int) -> int:
-        """Bytes of a batch of so many samples, as far as one shows it."""
-        room = size_of(batch) * rows // max(len(index), 1)
+    def _room(self, first: Batch, order: Sequence[Tensor], rows: int) -> int:
+        """Bytes of the largest of these batches of at most so many samples, as the first shows it."""
+        count, size = max(len(order[0]), 1), size_of(first)
         if self.lengths is None:
-            return room
-        return room * int(self.lengths.max()) // max(int(self.lengths[index.cpu()].max()), 1)
+            return size * rows // count
+        own = self._longest(order[0])
+        # What is as long as the sequences grows with places, the rest with samples alone.
+        long = [t for t in (*first.inputs, first.target) if t is not None and t.shape[1:2] == (own,)]
+        grows = sum(t.numel() * t.element_size() for t in long)
+        if isinstance(order, Batches):  # of many, each has as many samples as the one with the longest
+            places = rows * max(int(self.lengths.max()), 1)
+        else:  # the longest may be alone in its piece of a batch
+            places = max(len(index) * self._longest(index) for index in order)
+        return grows * places // (count * own) + (size - grows) * rows // count
+
+    def _longest(self, index: Tensor) -> int:
+        assert self.lengths is not None
+        return max(int(self.lengths[index.cpu()].max()), 1)
 
     def gather(self, index: Tensor) -> Batch:
         """The samples with these numbers, on the device; what was not announced is read here and now."""
