@@ -226,6 +226,46 @@ def pegboard_regularizers():
 '''
 
 
+def hooked(folder: Path, said: str = "") -> Config:
+    file = folder / "hooked.py"
+    file.write_text(HOOKED.replace("SAID", repr(said)))
+    return plain(regularizers={"hooked": {}}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+
+
+def test_a_trick_that_waits_in_what_it_hooked_into_the_model_is_named(tmp_path: Path) -> None:
+    first, where, *_ = complaint(hooked(tmp_path)).splitlines()
+    assert first.startswith("regularizers.hooked (hooked of ")
+    assert where.endswith("return output * output.mean().item()")
+
+
+def test_a_trick_that_declares_to_wait_in_the_model_is_shown_and_trains(tmp_path: Path) -> None:
+    given = hooked(tmp_path, "it must, in the model")
+    assert "not tried: regularizers.hooked waits for the device" in pegboard.plan(given).explain()
+    assert pegboard.train(given, root=tmp_path, quiet=True).history
+
+
+HOOKED = '''
+from dataclasses import dataclass
+from pegboard import Regularizer, Trick, hookimpl
+
+@dataclass(frozen=True)
+class Hooked:
+    """Hooks something into a layer."""
+
+def scaled(module, inputs, output):
+    return output * output.mean().item()
+
+class HookedTrick(Trick):
+    def edit_model(self, model):
+        model.head.register_forward_hook(scaled)
+
+@hookimpl
+def pegboard_regularizers():
+    stages = {"edit_model": "reparametrize"}
+    return [Regularizer("hooked", Hooked, lambda c, x: HookedTrick(), stages=stages, synchronizes=SAID)]
+'''
+
+
 def test_a_mistake_of_another_kind_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="same reduction dim"):
         pegboard.plan(seeded("edit_loss", "wrong shapes")).explain()

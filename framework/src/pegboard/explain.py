@@ -373,8 +373,11 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
 
 def _unmeasured(plan: Plan) -> str:
     """Why a step cannot run on the meta device, as its parts declare; "" where it can."""
-    found = {path: why for path, (_, why) in declared(plan).items()}
-    told = [f"{path} waits for the device: {found[path]}" for path in ("model", "objective") if path in found]
+    told = []
+    for path, (entry, why) in declared(plan).items():
+        # What a trick changed in the model cannot be left out either.
+        if path in ("model", "objective") or "edit_model" in getattr(entry.part, "stages", ()):
+            told.append(f"{path} waits for the device: {why}")
     return ", ".join(told)
 
 

@@ -330,15 +330,14 @@ def _culprit(frames: Sequence[FrameType], assembly: Assembly, inside: Sequence[s
         owners |= {id(m): f"regularizers.{key}" for key in keys for m in peg.get_submodule(key).modules()}
     owners |= {id(trick): f"regularizers.{key}" for key, trick in assembly.tricks.items()}
     owners |= {id(kit.optimizer): optimizer_path(assembly.plan, kit) for kit in assembly.kits}
+    entries, hooked = dict(assembly.plan.entries()), None
     for frame in frames:
         if (found := owners.get(id(frame.f_locals.get("self")))) is not None:
-            return found
+            # What another plugin hooked into a module is its own.
+            return found if hooked is None or hooked[1].plugin is entries[found].plugin else hooked[0]
+        hooked = hooked or assembly.plan.part_in(frame.f_code.co_filename)
     what = inside[-1] if inside else "the step"
-    if what not in dict(assembly.plan.entries()):
-        for frame in frames:  # a backward pass of their own
-            if (part := assembly.plan.part_in(frame.f_code.co_filename)) is not None:
-                return part[0]
-    return what
+    return hooked[0] if what not in entries and hooked else what  # a backward pass of their own
 
 
 def place(plan: Plan, kit: PlayerKit, name: str) -> str:
