@@ -266,6 +266,49 @@ def pegboard_regularizers():
 '''
 
 
+def reading(folder: Path, read: str, rates: str) -> Config:
+    file = folder / "reading.py"
+    file.write_text(BUILT.replace("READ", read).replace("RATES", rates))
+    return plain(model={"name": "reading"}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+
+
+READ = ["[r.item() for r in RATES]", "RATES.tolist()", "RATES[RATES > 0]"]
+
+
+@pytest.mark.parametrize("read", READ)
+def test_a_model_that_reads_numbers_while_it_is_built_is_named(read: str, tmp_path: Path) -> None:
+    first, where, remedy = complaint(reading(tmp_path, read, "torch.linspace(0, 0.1, 3)")).splitlines()
+    assert first.startswith("model (reading of ") and "cannot be built on the meta device" in first
+    assert "reading.py:10: rates = " in where and 'device="cpu"' in remedy
+
+
+@pytest.mark.parametrize("read", READ)
+def test_a_model_that_reads_numbers_of_the_cpu_while_it_is_built_is_let_pass(
+    read: str, tmp_path: Path
+) -> None:
+    given = reading(tmp_path, read, 'torch.linspace(0, 0.1, 3, device="cpu")')
+    assert "floating point operations" in pegboard.plan(given).explain()
+
+
+BUILT = '''
+from dataclasses import dataclass
+from pegboard import Model, hookimpl
+
+@dataclass(frozen=True)
+class Reading:
+    """Reads numbers."""
+def build(config, context):
+    import torch
+    rates = READ
+    size = context.spec.inputs[0].example(1, "meta").flatten(1).shape[1]
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(size, context.outputs))
+
+@hookimpl
+def pegboard_models():
+    return [Model("reading", Reading, build)]
+'''
+
+
 def test_a_mistake_of_another_kind_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="same reduction dim"):
         pegboard.plan(seeded("edit_loss", "wrong shapes")).explain()

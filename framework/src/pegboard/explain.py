@@ -28,7 +28,7 @@ from .engine.compiler_absent import compiler_absent
 from .engine.precision import choose_device, choose_precision
 from .engine.prepare import prepare
 from .engine.step import UNTOLD, link, turns
-from .engine.waiting import declared, leave_behind, looking, place, stand_ins, telling
+from .engine.waiting import building, declared, leave_behind, looking, place, stand_ins, telling
 from .errors import PegboardError
 from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
@@ -65,10 +65,15 @@ def trace(plan: Plan, device: str) -> list[str]:
     if device == "meta":
         if why := _unmeasured(plan):
             raise PegboardError(f"the step cannot run on the meta device: {why}; name another device")
-        return _run_step(assemble(plan, "meta"), _example(plan)).events
+        return _run_step(_on_meta(plan), _example(plan)).events
     splits = plan.splits or read_data(plan.settings)
     rows = torch.arange(min(len(splits.train), _largest(plan)), device=device)
     return _run_step(assemble(plan, device), splits.train.to(device).gather(rows)).events
+
+
+def _on_meta(plan: Plan) -> Assembly:
+    with building(plan):
+        return assemble(plan, "meta")
 
 
 def _counted(plan: Plan) -> Plan:
@@ -206,7 +211,7 @@ def explain(plan: Plan) -> str:
     """The plan as text."""
     plan = _counted(plan)
     with compiler_absent():
-        assembly = assemble(plan, "meta")
+        assembly = _on_meta(plan)
         batch = _example(plan)
         why = _unmeasured(plan)
         cost = Cost(events=[f"not tried: {why}"]) if why else _run_step(assembly, batch)

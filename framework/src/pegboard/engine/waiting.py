@@ -288,6 +288,25 @@ def telling(assembly: Assembly, inside: Sequence[str]) -> Iterator[None]:
         raise _told(error, waits, assembly, inside) from error
 
 
+@contextmanager
+def building(plan: Plan) -> Iterator[None]:
+    """A part that needs numbers while it is built on the meta device is named."""
+    try:
+        yield
+    except Exception as error:
+        frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+        theirs = [(file, line, part) for file, line in frames[::-1] if (part := plan.part_in(file))]
+        if not no_numbers(error) or not theirs:
+            raise
+        file, line, (path, entry) = theirs[0]
+        raise PegboardError(
+            f"{path} ({entry.part.name} of {entry.plugin.dist}) cannot be built on the meta device, where a "
+            f"step is tried first: {str(error).splitlines()[0]}\n"
+            f"  {file}:{line}: {linecache.getline(file, line).strip()}\n"
+            '  tensors whose numbers it reads come from the CPU: torch.linspace(0, 1, 5, device="cpu")'
+        ) from error
+
+
 def _waits(error: BaseException) -> Waits | None:
     """What was found, by us or by torch."""
     if isinstance(error, Waits):
