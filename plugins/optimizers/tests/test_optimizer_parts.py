@@ -240,6 +240,21 @@ def test_a_fused_kernel_that_does_not_exist_is_an_error():
         build("adam", [{"params": [complex_numbers]}], kernels="fused")
 
 
+@pytest.mark.parametrize("options", [{}, {"dampening": 0.3}, {"nesterov": True}])
+def test_a_parameter_may_get_its_first_gradient_after_the_others(options):
+    groups = [[torch.nn.Parameter(torch.ones(3)) for _ in range(2)] for _ in range(2)]
+    made = [
+        build("sgd", [{"params": params, "weight_decay": 0.1}], momentum=0.9, kernels=kernels, **options)
+        for params, kernels in zip(groups, ("auto", "plain"), strict=True)
+    ]
+    for optimizer, (early, late) in zip(made, groups, strict=True):
+        for step in range(4):
+            early.grad = torch.arange(3.0) - step
+            late.grad = torch.arange(3.0) if step > 1 else None
+            optimizer.step()
+    torch.testing.assert_close(*groups)
+
+
 def test_a_fused_optimizer_explains_itself_on_meta():
     made = build("adam", [{"params": list(network("meta").parameters())}], kernels="fused")
     assert made.defaults["foreach"] is False

@@ -12,6 +12,7 @@ from . import descent
 from .configs import Gd, Lbfgs, Muon, Nesterov, Perceptron
 from .muon import MuonAdamW
 from .perceptron import PerceptronRule
+from .sgd import Sgd
 
 Groups = list[dict[str, Any]]
 
@@ -57,7 +58,8 @@ def plain(name: str, config: Any, groups: Groups) -> torch.optim.Optimizer:
         options["weight_decay"] = 0.0
     corrected = options.pop("bias_correction", True)
     # The constructor writes into groups, and those it is given are the caller's.
-    optimizer: torch.optim.Optimizer = getattr(torch.optim, name)([dict(g) for g in groups], **options)
+    kind = Sgd if name == "SGD" else getattr(torch.optim, name)
+    optimizer: torch.optim.Optimizer = kind([dict(g) for g in groups], **options)
     if not corrected:
         leave_uncorrected(optimizer)
     return optimizer

@@ -18,6 +18,7 @@ from torch.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rms
 
 from .adafactor import adafactor
 from .muon import MuonAdamW
+from .sgd import Sgd
 
 Rate = float | Tensor
 Update = Callable[[Sequence[Tensor], Sequence[Rate]], None]  # gradients of all groups, rate of each group
@@ -25,7 +26,7 @@ Bound = Callable[[list[Tensor], Rate], None]  # the same for one group
 
 # The function of torch behind an optimizer, and the state it takes as lists, in the order of its arguments.
 FUNCTIONS: dict[type[torch.optim.Optimizer], tuple[Callable[..., None], tuple[str, ...]]] = {
-    torch.optim.SGD: (sgd.sgd, ("momentum_buffer",)),
+    Sgd: (sgd.sgd, ("momentum_buffer",)),
     torch.optim.Adam: (adam.adam, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")),
     torch.optim.AdamW: (adam.adam, ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")),
     torch.optim.NAdam: (nadam.nadam, ("exp_avg", "exp_avg_sq", "mu_product", "step")),
