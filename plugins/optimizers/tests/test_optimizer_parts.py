@@ -240,6 +240,19 @@ def test_a_fused_kernel_that_does_not_exist_is_an_error():
         build("adam", [{"params": [complex_numbers]}], kernels="fused")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_descent_on_weights_of_16_bits_is_that_of_the_plain_kernel(dtype):
+    mine, theirs = (torch.nn.Parameter(torch.ones(20, dtype=dtype)) for _ in range(2))
+    ours, reference = build("sgd", [{"params": [mine]}], lr=0.25), torch.optim.SGD([theirs], 0.25)
+    for optimizer, p in ((ours, mine), (reference, theirs)):
+        for _ in range(3):
+            p.grad = torch.full_like(p, 0.5)
+            optimizer.step()
+    assert torch.equal(mine, theirs)
+    with pytest.raises(PegboardError, match="numbers of at least 32 bits on cpu"):
+        build("sgd", [{"params": [mine]}], kernels="fused")
+
+
 @pytest.mark.parametrize("options", [{}, {"dampening": 0.3}, {"nesterov": True}])
 def test_a_parameter_may_get_its_first_gradient_after_the_others(options):
     groups = [[torch.nn.Parameter(torch.ones(3)) for _ in range(2)] for _ in range(2)]

@@ -35,10 +35,14 @@ def variant(name: str, kernels: str, groups: Groups) -> dict[str, bool]:
     if devices == {"meta"}:  # where a plan explains itself, and no kernel runs
         return {"foreach": False}
     fusible = devices <= set(FUSED.get(name, ())) and all(p.is_floating_point() for p in params)
+    short = ""
+    if name == "SGD" and any(p.device.type == "cpu" and p.itemsize < 4 for p in params):
+        # What torch 2.13 has moves such weights too little.
+        fusible, short = False, " of at least 32 bits"
     if kernels == "fused" and not fusible:
         raise PegboardError(
             f"torch has no fused {name} for parameters on {', '.join(sorted(devices)) or 'no device'}: "
-            f"it has one for real numbers on {', '.join(FUSED.get(name, ())) or 'no device'}.\n"
+            f"it has one for real numbers{short} on {', '.join(FUSED.get(name, ())) or 'no device'}.\n"
             "Set optimizer.kernels to auto."
         )
     if kernels == "fused" or (kernels == "auto" and fusible):
