@@ -131,6 +131,15 @@ def test_compiled_steps_are_one_row(given: Config, tmp_path: Path, monkeypatch: 
     assert sum(row["share"] for row in times(folder)["parts"]) == pytest.approx(1, abs=0.01)
 
 
+def test_a_run_that_is_one_call_of_a_graph_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **options: graph)
+    trainer = {"epochs": 1, "device": "cpu", "compile": "step", "steps_per_call": 64}
+    given = plain(data={"name": "partner", "batch_size": 1}, trainer=trainer)
+    folder = pegboard.train(given, root=tmp_path, quiet=True, profile=True).folder
+    events = json.loads((folder / "profile" / "trace.json").read_text())["traceEvents"]
+    assert "pegboard::compiled step" in [e["name"] for e in events]
+
+
 @pytest.mark.parametrize("how", ["auto", "step"])
 def test_steps_that_do_not_become_graphs_are_told_in_their_parts(
     how: str, given: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

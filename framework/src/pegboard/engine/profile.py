@@ -149,7 +149,7 @@ class Profile:
         ]
         for thing, method, name in watched:
             setattr(thing, method, self.watch(name, getattr(thing, method)))
-        loop.compiling._call = self._counted(loop.compiling._call)  # type: ignore[method-assign]
+        loop.compiling._call = self._counted(loop.compiling._call, len)  # type: ignore[method-assign]
 
     def _watch_hung(self) -> None:
         """Modules that hang on pegs act inside the forward pass."""
@@ -163,14 +163,20 @@ class Profile:
         forward = module.forward
         return lambda *args: (timed if module.training else forward)(*args)
 
-    def _counted(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        """An update before which the trace begins or ends, where it is time for that."""
+    def _counted(
+        self, update: Callable[..., Any], steps: Callable[[Any], int] = lambda batches: 1
+    ) -> Callable[..., Any]:
+        """An update, or a call of so many, before which the trace begins or ends, where it is time for that.
+
+        A call with the last steps of a run is traced, if nothing was yet.
+        """
 
         def counted(*args: Any) -> Any:
             step = self.loop.progress.step
+            last = step + steps(args[0]) >= (self.loop.plan.steps or 0)
             if self._tracing and step >= self._first + TRACED:
                 self._stop()
-            elif self._trace is None and step >= self._first:
+            elif self._trace is None and (step >= self._first or last):
                 self._start()
             return update(*args)
 
@@ -218,7 +224,10 @@ class Profile:
         console.table(title, ["part", "calls", "ms per step", "share"], rows)
         for note in self._notes():
             console.say(note)
-        console.say(f"trace       {self.loop.folder / FOLDER / 'trace.json'}, for https://ui.perfetto.dev")
+        if self._trace is not None:  # a run that was stopped may not have come so far
+            console.say(
+                f"trace       {self.loop.folder / FOLDER / 'trace.json'}, for https://ui.perfetto.dev"
+            )
 
     def _notes(self) -> Iterator[str]:
         level = self.loop.compiling.made.level
