@@ -97,3 +97,10 @@ def test_numbers_that_numpy_draws_are_no_part_of_a_graph(tmp_path: Path) -> None
     eager, compiled, made = ends(rare(regularizers={"factor": {"drawn": True}}), tmp_path)
     assert made["level"] == "model" and made["why"].startswith("regularizers.factor (factor, rare_parts.py:")
     assert alike(eager, compiled)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_run_whose_gradients_are_never_finite_does_not_look_trained(precision: str, tmp_path: Path) -> None:
+    trainer = {"epochs": 10, "precision": precision}
+    with pytest.raises(NotFinite, match="gradient.* not finite"):
+        pegboard.train(rare(regularizers={"steep": {}}, trainer=trainer), root=tmp_path, quiet=True)

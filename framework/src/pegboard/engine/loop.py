@@ -36,6 +36,7 @@ from .step import link, turns
 
 FLUSH = 512  # losses kept apart on the device before they are summed
 SPAN = 0.1  # seconds of steps between two looks at the clock
+SCALED = 2.0**-14  # a loss that is scaled by less is smaller than what fp16 has normal numbers for
 
 
 class Interrupted(PegboardError):
@@ -229,7 +230,13 @@ class Loop:
         return means
 
     def check_finite(self) -> None:
-        """End the run where a device refused an update since the last time it was asked."""
+        """End the run where a device refused an update since the last time it was asked, or a scaler all."""
+        scaler = self.precision.scaler
+        if scaler is not None and scaler.get_scale() < SCALED:
+            raise NotFinite(
+                f"gradients were not finite however little the loss was scaled, at step {self.progress.step} "
+                f"by {scaler.get_scale():.1g}"
+            )
         for player, linked in enumerate(self.linked):
             good = linked.guard.good_updates() if linked.guard is not None else None
             if linked.guard is not None and good is not None:
