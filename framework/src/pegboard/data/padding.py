@@ -8,7 +8,6 @@ from itertools import chain, count
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..contracts import Source
 from .batches import Batches
@@ -47,7 +46,7 @@ def by_length(widths: Tensor, order: Tensor, size: int) -> Sequence[Tensor]:
 
 def least_samples(model: nn.Module) -> int:
     """Samples that a piece of a batch has at least: of one alone a batch norm has nothing to compute."""
-    return 2 if any(isinstance(module, _BatchNorm) for module in model.modules()) else 1
+    return 2 if any(hasattr(module, "running_mean") for module in model.modules()) else 1
 
 
 def in_pieces(widths: Tensor, order: Tensor, size: int, least: int = 1) -> list[tuple[Tensor, ...]] | None:
