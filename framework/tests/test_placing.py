@@ -10,7 +10,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import DataSpec, Resident, Splits, Stream
-from pegboard.data import Ragged, Sequences, place, placing, say_where
+from pegboard.data import GraphSet, Ragged, Sequences, place, placing, say_where
 
 Config = Callable[..., dict[str, Any]]
 X = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))  # 3200 bytes
@@ -57,6 +57,21 @@ def test_what_does_not_fit_stays_in_memory_and_batches_are_copied(monkeypatch: p
         batch = source.gather(torch.tensor([3, 1]))
         assert batch.target is not None and batch.rows is not None
         assert {t.device.type for t in (*batch.inputs, batch.target, batch.rows)} == {"meta"}
+
+
+def test_graphs_that_do_not_fit_stay_in_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs = GraphSet(X, torch.tensor([[0, 1], [1, 0]]), torch.tensor([[40, 2], [60, 0]]), Y[:2])
+    assert graphs.nbytes == 3200 + 32 + 16 + 2 * 32
+    monkeypatch.setattr(placing, "free_on", lambda device: 2 * graphs.nbytes - 1)
+    given = Splits(spec=DataSpec(), train=graphs)
+    assert place(given, "meta").startswith("3.23 KiB of samples stay in the memory of the machine")
+    assert isinstance(given.train, Stream) and given.train.varied
+    batch, expected = given.train.gather(torch.tensor([1])), graphs.gather(torch.tensor([1]))
+    assert [x.shape for x in batch.inputs] == [x.shape for x in expected.inputs]
+    assert {x.device.type for x in batch.inputs} == {"meta"}
+    monkeypatch.setattr(placing, "free_on", lambda device: 2 * graphs.nbytes)
+    given = Splits(spec=DataSpec(), train=graphs)
+    assert place(given, "meta") == "" and isinstance(given.train, GraphSet)
 
 
 def test_batches_that_are_copied_are_those_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,6 +169,12 @@ class GraphSet:
         x, edges = self.x.to(device), self.edges.to(device)
         return GraphSet(x, edges, self.sizes, move(self.target), move(self.weight), move(self.features))
 
+    @property
+    def nbytes(self) -> int:
+        """On the device."""
+        held = (self.x, self.edges, self.features, self.target, self.weight, self._sizes, self._starts)
+        return sum(t.numel() * t.element_size() for t in held if t is not None)
+
     @classmethod
     def picked(cls, parts: Sequence[GraphSet], index: Tensor) -> GraphSet:
         """The graphs with these numbers, counted through all parts."""
