@@ -104,3 +104,9 @@ def test_a_run_whose_gradients_are_never_finite_does_not_look_trained(precision:
     trainer = {"epochs": 10, "precision": precision}
     with pytest.raises(NotFinite, match="gradient.* not finite"):
         pegboard.train(rare(regularizers={"steep": {}}, trainer=trainer), root=tmp_path, quiet=True)
+
+
+@pytest.mark.usefixtures("only_traced")
+def test_the_graph_of_an_evaluation_is_not_one_that_was_made_again(tmp_path: Path) -> None:
+    made = pegboard.train(rare(trainer={"compile": "model"}), root=tmp_path, quiet=True).summary["compiled"]
+    assert (made["level"], made["graphs"], made["recompiled"]) == ("model", 2, [])

@@ -224,6 +224,9 @@ class Compiling:
         self.estimate: Estimate | None = None
         self.timed: list[float] = []  # seconds of updates made by graphs, while `auto` compares
         self.before, self.seen = 0, 0  # graphs that torch had made before those of the model, and those
+        self.measured = (
+            False  # whether the model has answered in an evaluation, for which it is another graph
+        )
 
     def begin(self) -> None:
         """Before the first update of a run, or of what is left of it."""
@@ -251,8 +254,13 @@ class Compiling:
         def call(*args: Any, **options: Any) -> Any:
             if ready is not None:
                 ready(*args)
+            started = time.monotonic()
             try:
-                return compiled(*args, **options)
+                found = compiled(*args, **options)
+                if not model.training:
+                    self._seen(self.loop.progress.step, started, again=self.measured)
+                    self.measured = True
+                return found
             except Exception as error:
                 if not whole or not is_compilers(error):
                     raise
@@ -319,9 +327,14 @@ class Compiling:
             if self.made.level != "model" or not is_compilers(error):
                 raise
             self._less(reason(error, self.loop.plan))
-        graphs = unique_graphs() - self.before if self.made.level == "model" else 0
+        if self.made.level == "model":
+            self._seen(step, started, again=self.seen > 0)
+
+    def _seen(self, step: int, started: float, again: bool) -> None:
+        """Keep account of graphs of the model that torch has made since then."""
+        graphs = unique_graphs() - self.before
         if graphs > self.seen:
-            self._made(graphs - self.seen, step, time.monotonic() - started, again=self.seen > 0)
+            self._made(graphs - self.seen, step, time.monotonic() - started, again)
             self.seen = graphs
 
     def _call(self, groups: Sequence[Group]) -> None:
