@@ -52,6 +52,7 @@ TARGETS = (
     Target("everything on and five tricks, the fastest framework off", "tricks", "peers", 1.0, mode="on"),
     Target("the same compiled", "tricks32", "peers", 1.0, mode="on"),
     Target("defaults on, the fastest framework with its own", "pegboard", "peers", None, ALL, "on", "on"),
+    Target("eager, the plain DataLoader loop with fused Adam", "pegboard", "plain_fused", None, ALL),
     Target("eager, the hand-written loop past Optimizer.step", "pegboard", "lean", None, ALL),
     Target("eager, the hand-written loop, channels first", "pegboard", "hand_usual", None, ("cnn",)),
     Target("eager, PyG's example", "pegboard", "pyg", None, ("gcn",)),

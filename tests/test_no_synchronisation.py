@@ -266,33 +266,36 @@ def pegboard_regularizers():
 '''
 
 
-def reading(folder: Path, read: str, rates: str) -> Config:
+def reading(folder: Path, kind: str, read: str) -> Config:
     file = folder / "reading.py"
-    file.write_text(BUILT.replace("READ", read).replace("RATES", rates))
-    return plain(model={"name": "reading"}, plugins={"local": [*plain()["plugins"]["local"], str(file)]})
+    file.write_text(BUILT.replace("READ", read if kind == "model" else "0").replace("TOLD", read))
+    local = {"local": [*plain()["plugins"]["local"], str(file)]}
+    named = {"model": {"name": "reading"}} if kind == "model" else {"regularizers": {"told": {}}}
+    return plain(plugins=local, **named)
 
 
 READ = ["[r.item() for r in RATES]", "RATES.tolist()", "RATES[RATES > 0]"]
 
 
 @pytest.mark.parametrize("read", READ)
-def test_a_model_that_reads_numbers_while_it_is_built_is_named(read: str, tmp_path: Path) -> None:
-    first, where, remedy = complaint(reading(tmp_path, read, "torch.linspace(0, 0.1, 3)")).splitlines()
-    assert first.startswith("model (reading of ") and "cannot be built on the meta device" in first
-    assert "reading.py:10: rates = " in where and 'device="cpu"' in remedy
+def test_a_model_may_read_numbers_while_it_is_built(read: str, tmp_path: Path) -> None:
+    given = reading(tmp_path, "model", read.replace("RATES", "torch.linspace(0, 0.1, 3)"))
+    assert "floating point operations" in pegboard.plan(given).explain()
 
 
 @pytest.mark.parametrize("read", READ)
-def test_a_model_that_reads_numbers_of_the_cpu_while_it_is_built_is_let_pass(
+def test_a_trick_that_reads_numbers_of_the_device_while_it_is_built_is_named(
     read: str, tmp_path: Path
 ) -> None:
-    given = reading(tmp_path, read, 'torch.linspace(0, 0.1, 3, device="cpu")')
-    assert "floating point operations" in pegboard.plan(given).explain()
+    read = read.replace("RATES", "torch.linspace(0, 0.1, 3, device=context.device)")
+    first, where, remedy = complaint(reading(tmp_path, "regularizer", read)).splitlines()
+    assert first.startswith("regularizers.told (told of ") and "cannot be built on the meta device" in first
+    assert "reading.py:20: rates = " in where and 'device="cpu"' in remedy
 
 
 BUILT = '''
 from dataclasses import dataclass
-from pegboard import Model, hookimpl
+from pegboard import Model, Regularizer, Trick, hookimpl
 
 @dataclass(frozen=True)
 class Reading:
@@ -306,6 +309,16 @@ def build(config, context):
 @hookimpl
 def pegboard_models():
     return [Model("reading", Reading, build)]
+class Told(Trick):
+    def __init__(self, config, context):
+        import torch
+        rates = TOLD
+    def edit_loss(self, loss, output, batch):
+        return loss
+
+@hookimpl
+def pegboard_regularizers():
+    return [Regularizer("told", Reading, Told, stages={"edit_loss": "term"})]
 '''
 
 

@@ -1,6 +1,5 @@
 """Loops that a good engineer writes: data as resident tensors, one gather a batch, the fused kernel."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +23,18 @@ def begin(work: Workload, last: bool = True) -> tuple[nn.Module, Tensor, Tensor]
 def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False, last: bool = True) -> Trained:
     """The best ordinary loop."""
     model, xs, ys = begin(work, last)
+    layers: Any = model.layers  # without the tick
     optimizer = adam(work, model, fused=True)
-    forward = _compiled(model) if compiled else model
+    # A function of ours, for torch.compile passes over a forward that is torch's own, as Sequential's is.
+    forward = torch.compile(lambda x: layers(x)) if compiled else layers
     for _ in range(work.epochs):
+        CLOCK.epoch()
         for index in torch.randperm(len(xs)).split(work.batch):
             optimizer.zero_grad()
             loss = work.criterion(forward(xs.index_select(0, index)), ys.index_select(0, index))
             loss.backward()
             optimizer.step()
     return Trained(model, updates(optimizer))
-
-
-def _compiled(model: nn.Module) -> Callable[[Tensor], Tensor]:
-    """The layers as one graph; the tick before them would split it."""
-    layers: Any = model.layers
-    # A function of ours, for torch.compile passes over a forward that is torch's own, as Sequential's is.
-    graph = torch.compile(lambda x: layers(x))
-
-    def forward(x: Tensor) -> Tensor:
-        CLOCK.tick()
-        return graph(x)
-
-    return forward
 
 
 def train_compiled(work: Workload, defaults: bool, folder: Path) -> Trained:
@@ -61,14 +50,16 @@ def train_usual(work: Workload, defaults: bool, folder: Path) -> Trained:
 def train_lean(work: Workload, defaults: bool, folder: Path) -> Trained:
     """The same past `backward` and `Optimizer.step`: gradients as a list, handed to the kernel."""
     model, xs, ys = begin(work)
+    layers: Any = model.layers
     params = list(model.parameters())
     weights = [p.detach() for p in params]
     means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
     counts, one = torch.zeros(len(params)), torch.ones(())
     steps = list(counts.unbind())
     for _ in range(work.epochs):
+        CLOCK.epoch()
         for index in torch.randperm(len(xs)).split(work.batch):
-            loss = work.criterion(model(xs.index_select(0, index)), ys.index_select(0, index))
+            loss = work.criterion(layers(xs.index_select(0, index)), ys.index_select(0, index))
             grads = [_like(g, p) for g, p in zip(torch.autograd.grad(loss, params), weights, strict=True)]
             counts.add_(one)
             torch._fused_adam_(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pegboard
+import torch
 from clock import CLOCK
 from pegboard.config.check import check
 from pegboard.engine.graph import tracing
@@ -17,7 +18,7 @@ from pegboard.layout import lay_out
 from pegboard.planning import assemble, make_plan
 from workloads import WORKLOADS, Workload
 
-from . import Trained
+from . import Trained, updates
 
 PARTS = Path(__file__).with_name("pegboard_parts.py")
 NEVER = 10**9
@@ -50,7 +51,9 @@ def config(work: Workload, defaults: bool, together: int = 0, **nodes: Any) -> d
 
 def train(work: Workload, defaults: bool, folder: Path, together: int = 0, **nodes: Any) -> Trained:
     run = pegboard.train(config(work, defaults, together, **nodes), root=folder, quiet=not defaults)
-    return Trained(run.model, int(run.summary["steps"]), run.summary.get("compiled", {}).get("why", ""))
+    state = torch.load(run.folder / "checkpoints" / "last" / "state.pt", weights_only=True)
+    counts = [float(of["step"]) for of in state["optimizers"][0]["state"].values()]  # by the optimizer itself
+    return Trained(run.model, int(max(counts)), run.summary.get("compiled", {}).get("why", ""))
 
 
 def teacher(work: Workload, folder: Path) -> str:
@@ -93,7 +96,7 @@ def train_hot(work: Workload, defaults: bool, folder: Path, together: int = 0) -
             loop.progress.epoch, loop.progress.position = epoch, 0
             while loop.progress.position < len(groups):
                 loop.compiling.span(groups, len(groups), len(groups))
-    return Trained(assembly.model, loop.progress.step, loop.compiling.made.why)
+    return Trained(assembly.model, updates(assembly.kits[0].optimizer), loop.compiling.made.why)
 
 
 train_step = partial(train, together=1)

@@ -16,6 +16,7 @@ OFF = {
     "report_to": "none",
     "save_strategy": "no",
     "logging_strategy": "no",
+    "logging_nan_inf_filter": False,
     "disable_tqdm": True,
     "max_grad_norm": 0.0,
     "lr_scheduler_type": "constant",

@@ -7,6 +7,7 @@ nothing. `assemble` builds its objects on a device: on `meta` to explain, on a r
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from .config.check import refine
 from .config.nodes import Chosen, Settings
 from .contracts import Objective, Player, Splits, Update
 from .data import Sampler, cut_splits, padded_splits
-from .errors import PegboardError
+from .errors import PegboardError, no_numbers
 from .layout import channels_last
 from .parts import Context
 from .players import check_players
@@ -109,8 +110,7 @@ class Plan:
     def part_in(self, file: str) -> tuple[str, Entry] | None:
         """The part whose code is in this file, with its place in the config."""
         for path, entry in self.entries():
-            code = getattr(entry.part.build, "__code__", None)
-            home = Path(code.co_filename) if code is not None else Path()
+            home = _home(entry.part.build)
             if file == str(home) or (home.name == "__init__.py" and Path(file).is_relative_to(home.parent)):
                 return path, entry
         return None
@@ -130,6 +130,14 @@ class Plan:
         from .explain import trace
 
         return trace(self, device)
+
+
+def _home(function: Any) -> Path:
+    """The file in which a build function, or the class that is one, was written."""
+    function = getattr(function, "func", function)  # of a partial
+    code = getattr(function, "__code__", None)
+    module = sys.modules.get(getattr(function, "__module__", ""))
+    return Path(code.co_filename if code is not None else getattr(module, "__file__", None) or "")
 
 
 def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None) -> Plan:
@@ -293,9 +301,17 @@ def build_network(
 def _build_model(plan: Plan, context: Context) -> nn.Module:
     """The model with its initial weights, the same on every device, before any trick."""
     settings = plan.settings
-    where = "meta" if context.device == "meta" else "cpu"
-    with private_rng(settings.seed, "model"), torch.device(where):
-        model: nn.Module = build(settings.model, context)
+
+    def built(where: str) -> nn.Module:
+        with private_rng(settings.seed, "model"), torch.device(where):
+            return build(settings.model, context)  # type: ignore[no-any-return]
+
+    try:
+        model = built("meta" if context.device == "meta" else "cpu")
+    except Exception as error:
+        if context.device != "meta" or not no_numbers(error):
+            raise
+        model = built("cpu").to("meta")  # it reads numbers while it is built, which no step waits for
     if not isinstance(model, nn.Module):
         name, plugin = settings.model.entry.part.name, settings.model.entry.plugin.dist
         raise PegboardError(

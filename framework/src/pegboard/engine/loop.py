@@ -29,6 +29,7 @@ from . import checkpoint
 from .compiled import Compilation, Compiling
 from .evaluate import Halted, evaluate
 from .guard import NotFinite
+from .heap import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .prepare import prepare
@@ -88,6 +89,7 @@ class Loop:
         assert self.plan.sampler is not None
         self.sampler = self.plan.sampler
         self.progress = Progress()
+        self.pages = Pages(assembly.device)
         self.halt = 0  # number of a signal that asks to stop; read after every step
         start_average(assembly)
         prepare(assembly, self.train, watcher.working)
@@ -156,6 +158,7 @@ class Loop:
                     self._interrupted()
                 # Spans are long enough to cost nothing and short enough for a living progress bar.
                 chunk = chunk * 2 if time.monotonic() - started < SPAN else max(chunk // 2, 1)
+                self.pages.settle()
                 self.watcher.advanced(progress.step)
             self._end_of_epoch(whole=progress.position == len(groups))
 
@@ -212,7 +215,8 @@ class Loop:
             if kept:
                 losses = torch.stack(kept)
                 finite = torch.isfinite(losses)
-                self.sums[player] += torch.where(finite, losses, 0).sum()
+                total = self.sums[player]
+                total += torch.where(finite, losses, 0).sum(dtype=total.dtype)
                 self.counts[player] += finite.sum()
                 kept.clear()
 
