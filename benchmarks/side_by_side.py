@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import re
 import select
 import shutil
@@ -118,7 +119,7 @@ def start(names: list[str], workload: str, wrong: dict[str, str], rows: Rows) ->
 def one_round(workers: dict[str, Worker], at: int, threads: list[int], rows: Rows, wrong: Any) -> None:
     """A turn for every loop, number of threads and mode; the answers go to the rows."""
     names = list(workers)
-    names = names[at % len(names) :] + names[: at % len(names)]
+    random.Random(at).shuffle(names)  # so that nobody always follows the same one
     turns = [(n, t, mode) for t in threads for mode in ("off", "on") for n in names if mode in PEERS[n].modes]
     for name, number, mode in turns:
         if name not in workers:
