@@ -224,9 +224,7 @@ class Compiling:
         self.estimate: Estimate | None = None
         self.timed: list[float] = []  # seconds of updates made by graphs, while `auto` compares
         self.before, self.seen = 0, 0  # graphs that torch had made before those of the model, and those
-        self.measured = (
-            False  # whether the model has answered in an evaluation, for which it is another graph
-        )
+        self.measured = False  # whether there was an evaluation, in which the model is another graph
 
     def begin(self) -> None:
         """Before the first update of a run, or of what is left of it."""

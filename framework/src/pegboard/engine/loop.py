@@ -88,6 +88,7 @@ class Loop:
         self.train = unweighted(splits.train) if weighted else splits.train
         assert self.plan.sampler is not None
         self.sampler = self.plan.sampler
+        self.least = least_samples(assembly.model)
         self.progress = Progress()
         self.pages = Pages(assembly.device)
         self.halt = 0  # number of a signal that asks to stop; read after every step
@@ -111,8 +112,7 @@ class Loop:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
         source, together = self.train, self.settings.trainer.accumulate
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
-        least = least_samples(self.assembly.model)
-        if (pieces := self.sampler.pieces(epoch, order, least)) is not None:
+        if (pieces := self.sampler.pieces(epoch, order, self.least)) is not None:
             return [
                 tuple(itertools.chain(*pieces[i : i + together])) for i in range(0, len(pieces), together)
             ]
