@@ -181,6 +181,20 @@ class OverflowTrick(Trick):
         return loss * torch.where((batch.rows == self.row).any(), float("nan"), 1.0)
 
 
+@dataclass(frozen=True)
+class Astir:
+    """Moves every weight at the start by as much as one rounding of a number near 1."""
+
+
+class AstirTrick(Trick):
+    def edit_model(self, model: nn.Module) -> None:
+        import torch
+
+        for p in model.parameters():
+            waves = torch.cos(torch.arange(p.numel(), device=p.device)).view_as(p)
+            p.data.add_(waves, alpha=2**-24)
+
+
 @hookimpl
 def pegboard_datasets() -> list[Dataset[Any]]:
     return [Dataset("colours", Colours, build_colours, spec=lambda config: COLOURS)]
@@ -198,6 +212,7 @@ def pegboard_models() -> list[Model[Any]]:
 def pegboard_regularizers() -> list[Regularizer[Any]]:
     turning = {"edit_loss": "term", "after_eval": "stop"}
     return [
+        Regularizer("astir", Astir, lambda c, x: AstirTrick(), stages={"edit_model": "initialize"}),
         Regularizer("stateful", Stateful, lambda c, x: StatefulTrick(c), stages={"edit_loss": "term"}),
         Regularizer("turning", Turning, lambda c, x: TurningTrick(c), stages=turning),
         Regularizer("overflow", Overflow, lambda c, x: OverflowTrick(c), stages={"edit_loss": "term"}),
