@@ -120,7 +120,8 @@ def one_round(workers: dict[str, Worker], at: int, threads: list[int], rows: Row
     """A turn for every loop, number of threads and mode; the answers go to the rows."""
     names = list(workers)
     random.Random(at).shuffle(names)  # so that nobody always follows the same one
-    turns = [(n, t, mode) for t in threads for mode in ("off", "on") for n in names if mode in PEERS[n].modes]
+    # Both modes of a loop in succession: what is on here may be compared with what is off there.
+    turns = [(name, number, mode) for number in threads for name in names for mode in PEERS[name].modes]
     for name, number, mode in turns:
         if name not in workers:
             continue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ..planning import Plan
+
+LIGHT = 2**20  # multiplications in a product, for fewer of which a second thread costs more than it saves
 
 
 class Unfit(Exception):
@@ -65,7 +68,8 @@ class Graph:
         refuse_moves(graph)
         assigns = assignments()
         inner: Any
-        with _torchs_pooling(inputs):
+        alone = torch.get_num_threads() > 1 and is_light(graph)
+        with _torchs_pooling(inputs), one_thread() if alone else nullcontext():
             try:
                 inner = compile_fx(graph, inputs, config_patches=self.options)
             except Exception:  # some kernels cannot be called from C++
@@ -73,6 +77,8 @@ class Graph:
                     raise
                 self.options = {**self.options, "cpp_wrapper": False}
                 inner = compile_fx(graph, inputs, config_patches=self.options)
+        if alone:
+            inner = one_thread()(inner)
         self.made += 1
         self._slots = None
 
@@ -113,6 +119,33 @@ class Graph:
             inputs[at] = tensors[i]
         self._inner(*inputs)
         return True
+
+
+def is_light(graph: torch.fx.GraphModule) -> bool:
+    """Whether every operation of a model on the CPU is too small to be worth a second thread.
+
+    Of a product of matrices, the root of the product of the three sizes is the number of multiplications.
+    """
+    work = [0.0]
+    for node in graph.graph.nodes:
+        values = [n.meta.get("example_value") for n in (node, *node.all_input_nodes)]
+        if isinstance(values[0], Tensor) and values[0].requires_grad:
+            if values[0].device.type != "cpu":
+                return False
+            sizes = sorted(v.numel() for v in values if isinstance(v, Tensor))
+            work.append(math.prod(sizes[-3:]) ** 0.5)
+    return 0 < max(work) < LIGHT
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for what torch computes on the CPU; setting it takes a tenth of a microsecond."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager
