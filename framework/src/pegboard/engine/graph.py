@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -67,18 +67,18 @@ class Graph:
             )
         refuse_moves(graph)
         assigns = assignments()
-        inner: Any
         alone = torch.get_num_threads() > 1 and is_light(graph)
-        with _torchs_pooling(inputs), one_thread() if alone else nullcontext():
+        make = on_one_thread(compile_fx) if alone else compile_fx
+        with _torchs_pooling(inputs):
             try:
-                inner = compile_fx(graph, inputs, config_patches=self.options)
+                inner: Any = make(graph, inputs, config_patches=self.options)
             except Exception:  # some kernels cannot be called from C++
                 if not self.options["cpp_wrapper"]:
                     raise
                 self.options = {**self.options, "cpp_wrapper": False}
-                inner = compile_fx(graph, inputs, config_patches=self.options)
+                inner = make(graph, inputs, config_patches=self.options)
         if alone:
-            inner = one_thread()(inner)
+            inner = on_one_thread(inner)
         self.made += 1
         self._slots = None
 
@@ -137,15 +137,18 @@ def is_light(graph: torch.fx.GraphModule) -> bool:
     return 0 < max(work) < LIGHT
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread for what torch computes on the CPU; setting it takes a tenth of a microsecond."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def on_one_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, called with a single thread of torch's; to set that takes a tenth of a microsecond."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return function(*args, **options)
+        finally:
+            torch.set_num_threads(before)
+
+    return call
 
 
 @contextmanager
