@@ -249,11 +249,13 @@ def test_another_size_of_batches_is_another_graph_and_nothing_is_made_again(
     assert (made["level"], made["graphs"], made["recompiled"]) == ("step", 4, []), made
 
 
-@pytest.mark.parametrize(("batch", "width", "threads"), [(8, 6, 1), (24, 20_000, 2)])
+@pytest.mark.parametrize(
+    ("batch", "width", "asked", "threads"), [(8, 6, None, 1), (24, 20_000, None, 2), (8, 6, 2, 2)]
+)
 def test_a_graph_of_small_products_computes_on_one_thread(
-    batch: int, width: int, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batch: int, width: int, asked: int | None, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second one takes longer to wake than a small product takes; how many there are does not change."""
+    """A second one takes longer to wake than a small product takes; a config that asks for it has it."""
     seen: set[int] = set()
 
     def watched(graph: Any, inputs: Any, **options: Any) -> Any:
@@ -267,8 +269,8 @@ def test_a_graph_of_small_products_computes_on_one_thread(
     torch._dynamo.reset()
     torch.set_num_threads(2)
     monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", watched)
-    data = {"name": "partner", "batch_size": batch}
-    run = pegboard.train(odd(data=data, model={"name": "mlp", "hidden": [width]}), root=tmp_path, quiet=True)
+    data, model = {"name": "partner", "batch_size": batch}, {"name": "mlp", "hidden": [width]}
+    run = pegboard.train(odd(data=data, model=model, trainer={"threads": asked}), root=tmp_path, quiet=True)
     assert run.summary["compiled"]["level"] == "step"
     assert seen == {threads} and torch.get_num_threads() == 2
 

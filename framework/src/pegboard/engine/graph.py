@@ -67,7 +67,8 @@ class Graph:
             )
         refuse_moves(graph)
         assigns = assignments()
-        alone = torch.get_num_threads() > 1 and is_light(graph)
+        asked = self.plan.settings.trainer.threads  # who names a number gets it
+        alone = asked is None and torch.get_num_threads() > 1 and is_light(graph)
         make = on_one_thread(compile_fx) if alone else compile_fx
         with _torchs_pooling(inputs):
             try:
