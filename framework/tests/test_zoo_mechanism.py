@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -61,6 +63,29 @@ def test_recipes_are_recorded_and_then_load(shelf: Path, capsys: pytest.CaptureF
     assert main(["eval", "zoo:points/net", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out.splitlines()[-1])["test/right"]
     assert measured == pytest.approx(figure["values"][0])
+
+
+def test_a_result_names_machine_commit_and_versions(
+    shelf: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run(["git", *who, *words], check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    (tmp_path / "beside.txt").write_text("not committed")
+    assert main(["zoo", "record", "points/net", "--seeds", "1", "--root", "out"]) == 0
+    result = json.loads((shelf / "points/net/result.json").read_text())
+    head = git("rev-parse", "HEAD").strip()
+    assert result["commit"]["id"] == head and result["commit"]["changed"] >= 1
+    assert result["machine"]["cpu"] and result["machine"]["cores"] == os.cpu_count()
+    assert result["machine"]["device"] == "cpu" and result["machine"]["threads"] >= 1
+    assert result["versions"].keys() >= {"pegboard", "torch", "python"}
+    capsys.readouterr()
+    assert main(["zoo", "show", "points/net"]) == 0
+    shown = capsys.readouterr().out
+    assert head in shown and result["machine"]["platform"] in shown and "seconds of a run" in shown
 
 
 def test_a_reference_written_by_hand_is_kept_and_shown(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from pathlib import Path
 
 import numpy
+import pegboard
 import pytest
 from pegboard import zoo
 from pegboard.config.check import check
@@ -58,8 +60,21 @@ def test_the_result_is_whole(recipe: zoo.Recipe) -> None:
     home = "pegboard-gnn" if recipe in GRAPHS or recipe.name == "mnist/pointnet" else "pegboard-datasets"
     assert result["versions"].keys() >= {"pegboard", "torch", "python", home}
     assert len(result["data"]) == 64
+    assert re.fullmatch("[0-9a-f]{40}", result["commit"]["id"]) and result["recorded"] >= "2026-11-16"
+    assert result["machine"] is None or result["machine"].keys() >= {"cpu", "cores", "platform", "threads"}
     assert all(r["source"] and math.isfinite(r["value"]) for r in result["reference"].values())
     assert (recipe.folder / "curves.png").is_file()
+
+
+@each_recipe
+def test_the_time_of_a_run_stands_in_its_result_alone(recipe: zoo.Recipe) -> None:
+    card = recipe.card.replace("because a run takes more than ten minutes", "")
+    assert not re.search(r"\b(seconds?|minutes?|hours?)\b", card), "the table says how long a run takes"
+
+
+def test_no_result_is_of_an_older_core() -> None:
+    old = [r.name for r in OURS if r.result["versions"]["pegboard"] != pegboard.__version__]
+    assert not old, f"record them again: pegboard zoo record {' '.join(old)}"
 
 
 def has_data(recipe: zoo.Recipe) -> None:

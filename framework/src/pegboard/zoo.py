@@ -12,6 +12,7 @@ import json
 import re
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -125,6 +126,8 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
         "seconds": round(statistics.median(r.summary["seconds"] for r in runs), 2),
         "parameters": _parameters(best / "model.safetensors"),
         "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
+        "recorded": time.strftime("%Y-%m-%d"),
+        **made_on(environment),
         "data": environment["data"].get("fingerprint", ""),
         "spec": manifest["spec"],
         "reference": _beside(runs[0].summary.get("reference", {})) or recipe.result.get("reference", {}),
@@ -138,6 +141,17 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     shutil.copyfile(one.folder / "figures" / "curves.png", recipe.folder / "curves.png")
     return recipe.folder / "result.json"
+
+
+def made_on(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Machine and commit of a recorded run, from its environment.json."""
+    git = environment["git"]
+    machine = {name: environment[name] for name in ("platform", "device", "threads")}
+    return {
+        "machine": environment["hardware"] | machine,
+        # None outside a repository; what was changed and not committed is no part of the commit
+        "commit": git and {"id": git["commit"], "changed": len(git["changed"])} or None,
+    }
 
 
 def _keep(run: Path, recipe: Path) -> bool:
@@ -203,6 +217,19 @@ def table(found: Sequence[Recipe]) -> str:
             f"| {result['seconds']:.1f} |"
         )
     return "\n".join(lines)
+
+
+def conditions(result: Mapping[str, Any]) -> list[list[Any]]:
+    """What a result was recorded with, as rows of a table: time, machine, commit and versions."""
+    if not result.get("figures"):
+        return []
+    machine, commit = result.get("machine") or {}, result.get("commit") or {}
+    rows = [["seconds of a run", result["seconds"]], ["recorded", result.get("recorded")]]
+    rows += [[name, value] for name, value in machine.items()]
+    if commit:
+        changed = f" with {commit['changed']} changed files" if commit.get("changed") else ""
+        rows.append(["commit", f"{commit['id']}{changed}"])
+    return [row for row in (rows + [[k, v] for k, v in result["versions"].items()]) if row[1] is not None]
 
 
 def shown(measured: Mapping[str, Any]) -> str:

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> int:
         console.say(f"{recipe.card.strip()}\n\n{recipe.config.read_text('utf-8').strip()}\n")
         rows = [[name, f["mean"], f["std"]] for name, f in recipe.result.get("figures", {}).items()]
         console.table("recorded", ["figure", "mean", "spread"], rows)
+        console.table("recorded with", ["what", "value"], zoo.conditions(recipe.result))
     elif args.action == "train":
         from ..config.check import check
 
