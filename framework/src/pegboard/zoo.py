@@ -150,7 +150,7 @@ def made_on(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "machine": environment["hardware"] | machine,
         # None outside a repository; what was changed and not committed is no part of the commit
-        "commit": git and {"id": git["commit"], "changed": len(git["changed"])} or None,
+        "commit": {"id": git["commit"], "changed": len(git["changed"])} if git else None,
     }
 
 
