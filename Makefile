@@ -12,11 +12,13 @@ TORCH := $(shell sed -n '/^torch==/p' constraints.txt)
 PROJECTS := $(patsubst %/pyproject.toml,%,$(wildcard framework/pyproject.toml plugins/*/pyproject.toml zoo/pyproject.toml))
 SOURCES := $(addsuffix /src,$(PROJECTS))
 READY := .venv/.ready
+PYTEST_WITH_DATA := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST := env -u PEGBOARD_DATA $(PYTEST_WITH_DATA)
 BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test coverage prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small families start growth clean
+.PHONY: help quickstart install test test-all test-data coverage prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small families start growth clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -27,11 +29,18 @@ quickstart: $(READY) ## set everything up and train configs/quickstart.yaml
 install: $(READY) ## make .venv with the core, all plugins and the zoo, editable
 	@:
 
-test: $(READY) ## run every test; ARGS="-k name" runs some
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+test: $(READY) ## run the tests, without data and network; ARGS="-k name" runs some
+	@$(PYTEST) $(ARGS)
 
-coverage: $(READY) ## the same with coverage of the core, which takes half as long again
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --cov $(ARGS)
+test-all: $(READY) ## the same and the long sweeps over all parts
+	@$(PYTEST) -m "not prove" $(ARGS)
+
+test-data: $(READY) ## the tests on real data sets, those in the folder PEGBOARD_DATA
+	@test -d "$$PEGBOARD_DATA" || { echo "make test-data reads real data sets: PEGBOARD_DATA=folder make test-data"; exit 2; }
+	@PEGBOARD_DATA="$$(cd "$$PEGBOARD_DATA" && pwd)" $(PYTEST_WITH_DATA) -m "data and not prove" $(ARGS)
+
+coverage: $(READY) ## all tests without data, with coverage of the core, which takes half as long again
+	@$(PYTEST) -m "not prove" --cov $(ARGS)
 
 prove: $(READY) ## run the long proofs of docs/reliability.md, and write their result there
 	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs tests/test_examples.py tests/test_scaffold.py tests/test_tricks_compose.py

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,7 @@ FETCHED = [
 
 
 @pytest.mark.prove
-@pytest.mark.skipif("PEGBOARD_DATA" not in os.environ, reason="PEGBOARD_DATA does not say where the data is")
+@pytest.mark.data
 @pytest.mark.parametrize("recipe", FETCHED, ids=lambda r: r.name)
 def test_weights_give_the_recorded_figures(recipe: zoo.Recipe, show: Callable[[str], None]) -> None:
     trained = Trained(f"zoo:{recipe.name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from pathlib import Path
 
@@ -27,7 +26,11 @@ README = Path(__file__).parents[1] / "README.md"
 LONG = 600  # seconds of a run above which one seed is enough
 
 each_recipe = pytest.mark.parametrize("recipe", OURS, ids=lambda r: r.name)
-each_quick_recipe = pytest.mark.parametrize("recipe", QUICK, ids=lambda r: r.name)
+each_quick_recipe = pytest.mark.parametrize(
+    "recipe",
+    [pytest.param(r, marks=[pytest.mark.data] if r in (*FETCHED, *GRAPHS) else []) for r in QUICK],
+    ids=lambda r: r.name,
+)
 
 
 def test_the_first_recipes_are_there() -> None:
@@ -77,14 +80,8 @@ def test_no_result_is_of_an_older_core() -> None:
     assert not old, f"record them again: pegboard zoo record {' '.join(old)}"
 
 
-def has_data(recipe: zoo.Recipe) -> None:
-    if recipe in (*FETCHED, *GRAPHS) and "PEGBOARD_DATA" not in os.environ:
-        pytest.skip("PEGBOARD_DATA does not say where the data sets are")
-
-
 @each_quick_recipe
 def test_the_weights_still_give_the_recorded_figure(recipe: zoo.Recipe) -> None:
-    has_data(recipe)
     found = Trained(f"zoo:{recipe.name}").evaluate("test")
     for name, value in found.items():
         assert value == pytest.approx(
@@ -158,7 +155,6 @@ def test_the_three_families_reach_what_they_must() -> None:
 
 @each_quick_recipe
 def test_the_data_is_the_data_that_was_recorded(recipe: zoo.Recipe) -> None:
-    has_data(recipe)
     plan = make_plan(check(recipe.config), read=True)
     assert plan.splits is not None
     assert data_record(plan.splits)["fingerprint"] == recipe.result["data"]

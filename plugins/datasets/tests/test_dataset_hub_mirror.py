@@ -8,6 +8,8 @@ from pegboard import Classes, DataSpec, Image, Tokens
 from pegboard.data import padding_share, similar_order
 from pegboard_datasets import Input, Target
 
+pytestmark = pytest.mark.data
+
 
 @pytest.mark.catalogue("T108")
 def test_mnist_has_pictures_of_28_by_28_in_ten_classes(mirror, hub):

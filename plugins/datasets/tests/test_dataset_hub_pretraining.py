@@ -161,6 +161,7 @@ def test_what_cannot_be_is_told_without_reading(given, where):
     assert where in [p.field for p in check_hub(config, Facts())]
 
 
+@pytest.mark.data
 def test_wikitext_has_pairs_of_its_sections(mirror, hub):
     text = Input(kind="text", tokens="whitespace", vocab=2000, length=63)
     splits = hub(

@@ -155,6 +155,7 @@ def test_what_cannot_be_is_told_without_reading(given, where):
     assert where in problems(**given)
 
 
+@pytest.mark.data
 def test_multi30k_wastes_less_than_a_tenth_on_padding(mirror, hub):
     splits = hub(
         path="bentrevett/multi30k",

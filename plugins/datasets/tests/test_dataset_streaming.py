@@ -306,6 +306,7 @@ def test_a_language_model_is_held_in_memory() -> None:
     assert check("auto") == []
 
 
+@pytest.mark.data
 def test_real_pictures_stream_the_same_bits(hub: Any, mirror: Path) -> None:
     given = {"path": "ylecun/mnist", "inputs": ("image",), "target": "label", "limit": 200, "eval_limit": 50}
     same(hub(memory="always", **given), hub(memory="never", **given))

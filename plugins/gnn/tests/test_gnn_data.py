@@ -22,10 +22,6 @@ from pegboard_gnn.splitting import even_order
 from pegboard_gnn.symmetry import refinement_differs
 from pegboard_gnn.trials import write_citations, write_molecules
 
-real = pytest.mark.skipif(
-    "PEGBOARD_DATA" not in os.environ, reason="PEGBOARD_DATA names no folder of data sets"
-)
-
 
 @pytest.fixture
 def papers(tmp_path: Path) -> Path:
@@ -33,7 +29,7 @@ def papers(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@real
+@pytest.mark.data
 def test_cora_is_as_published() -> None:
     splits: Any = planetoid(Planetoid(), Context())
     graph = splits.train.graph
@@ -45,7 +41,7 @@ def test_cora_is_as_published() -> None:
     assert ((sums - 1).abs() < 1e-5).all() and splits.val.graph is graph
 
 
-@real
+@pytest.mark.data
 def test_mutag_is_as_published() -> None:
     splits: Any = tudataset(TuDataset(test=0.0, edge_labels=True), Context())
     assert len(splits.train) + len(splits.val) == 188 and splits.test is None
