@@ -88,6 +88,8 @@ class Splits:
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)  # provenance: licence, source, statistics
+    # (`about` is told when a run begins and in its plan: one line on what the samples are)
+    warnings: tuple[str, ...] = ()  # what a person should know of the data before the run begins
 
 
 class Codec(NamedTuple):

@@ -16,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from .contracts import Batch
 from .data import (
     Resident,
+    about,
+    data_warnings,
     least_samples,
     padding_share,
     say_fold,
@@ -246,6 +248,7 @@ def _heading(plan: Plan) -> str:
         where.append(say_fold(s.trainer.cut, own=getattr(s.data.entry.part, "folds", False)))
         if s.trainer.fold is None:
             length += f"; {s.trainer.folds} such runs, one for each fold, of which this is the first"
+    where += [] if plan.splits is None else [*about(plan.splits), *data_warnings(plan.splits)]
     return "\n".join([text, length, *(f"data: {line}" for line in where if line)])
 
 

@@ -18,7 +18,7 @@ from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Splits, Tracker
-from .data import Unreadable, place
+from .data import Unreadable, about, data_warnings, place
 from .ending import finish, picture_samples, report
 from .engine import checkpoint
 from .engine.compiler_absent import compiler_absent
@@ -249,7 +249,13 @@ def _carry_out(
 
     Returns the number of a signal that came too late to interrupt it, 0 where none did.
     """
-    plan, splits = assembly.plan, _placed(assembly, console)
+    plan = assembly.plan
+    assert plan.splits is not None
+    for line in about(plan.splits):
+        console.say(f"data: {line}")
+    for line in data_warnings(plan.splits):
+        console.warn(f"data: {line}")
+    splits = _placed(assembly, console)
     dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)

@@ -190,13 +190,56 @@ def test_files_of_molecules_that_do_not_fit_each_other_are_told(
         tudataset(TuDataset(root=str(tmp_path)), Context())
 
 
+def test_a_config_chooses_what_is_known_of_a_node(tmp_path: Path) -> None:
+    raw = tmp_path / "MUTAG" / "raw"
+    write_molecules(raw)
+    labels = (raw / "MUTAG_node_labels.txt").read_text().split()
+    (raw / "MUTAG_node_attributes.txt").write_text("".join(f"{i}.5, -{i}\n" for i in range(len(labels))))
+
+    def nodes(**fields: Any) -> tuple[torch.Tensor, str]:
+        graphs, told = read(TuDataset(root=str(tmp_path), **fields))
+        splits = tudataset(TuDataset(root=str(tmp_path), **fields), Context())
+        assert splits.spec.inputs[0].size == graphs.x.shape[1] and splits.notes["about"] == told
+        return graphs.x, told
+
+    (auto, told), (known, _), (values, _) = nodes(), nodes(features="labels"), nodes(features="attributes")
+    assert torch.equal(auto, known) and told == (
+        "nodes are known by their labels (3 numbers), not their attributes"
+    )
+    assert known.argmax(1).tolist() == [int(label) for label in labels]
+    assert values[2].tolist() == [2.5, -2.0] and values.shape[1] == 2
+    both, told = nodes(features="both")
+    assert torch.equal(both, torch.cat((values, known), 1)) and "attributes (2 numbers) and labels" in told
+    degrees, told = nodes(features="degrees")
+    assert degrees.argmax(1).tolist() == [2] * len(labels) and "by their degrees" in told
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ("attributes", r"MUTAG has labels \(3 numbers\) of nodes alone\n  expected: auto, labels, degrees"),
+        ("both", r"MUTAG has labels \(3 numbers\) of nodes alone\n  expected: auto, labels, degrees"),
+        ("labels", r"MUTAG has neither labels nor attributes of nodes\n  expected: auto, degrees"),
+    ],
+)
+def test_what_a_collection_does_not_have_is_an_error_that_lists_what_it_has(
+    features: Any, said: str, tmp_path: Path
+) -> None:
+    raw = tmp_path / "MUTAG" / "raw"
+    write_molecules(raw)
+    if features == "labels":
+        (raw / "MUTAG_node_labels.txt").unlink()
+    with pytest.raises(PegboardError, match=said):
+        tudataset(TuDataset(root=str(tmp_path), features=features), Context())
+
+
 def test_graphs_without_edges_are_read_wherever_they_stand(tmp_path: Path) -> None:
     raw = tmp_path / "MUTAG" / "raw"
     write_molecules(raw)
     for name, line in (("graph_indicator", "61"), ("graph_labels", "1"), ("node_labels", "0")):
         with (raw / f"MUTAG_{name}.txt").open("a") as file:
             file.write(f"{line}\n")
-    whole = read(TuDataset(root=str(tmp_path), edge_labels=True))
+    whole, _ = read(TuDataset(root=str(tmp_path), edge_labels=True))
     assert len(whole) == 61 and whole.sizes[-1].tolist() == [1, 0]
     _, edges, known, bounds = whole.gather(torch.tensor([60, 0])).inputs
     assert bounds.tolist() == [0, 1, 5] and int(edges.min()) == 1 and len(known) == 8

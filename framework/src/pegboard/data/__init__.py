@@ -6,6 +6,7 @@ from .graphs import Graph, GraphSet, WholeGraph, sampled
 from .padding import by_length, least_samples, padding_share, widths_of
 from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
+from .remarks import about, data_warnings, known_target
 from .resident import Resident
 from .sampling import Sampler, epoch_order, similar_order
 from .shares import in_batches, reading, unweighted
@@ -24,11 +25,14 @@ __all__ = [
     "Stream",
     "Unreadable",
     "WholeGraph",
+    "about",
     "by_length",
     "cut_fold",
     "cut_splits",
+    "data_warnings",
     "epoch_order",
     "in_batches",
+    "known_target",
     "least_samples",
     "padded_splits",
     "padding_share",

@@ -16,6 +16,7 @@ from ..rng import key_seed
 from ..specs import DataSpec, Spec, Tokens
 from .padding import widths_of
 from .ragged import Ragged, Sequences
+from .remarks import known_target
 from .resident import Resident
 from .stream import Stream
 
@@ -123,6 +124,11 @@ class Picked:
                 found.append(_read(part, wanted[here] - (end - len(part)), key))
                 places.append(here)
         return found[0] if len(found) == 1 else _joined(found, torch.argsort(torch.cat(places)), self.spec)
+
+    def targets(self) -> Tensor | None:
+        """The target of all samples, where every part knows its own."""
+        found = [target for part in self.parts if (target := known_target(part)[0]) is not None]
+        return torch.cat(found)[self.index] if len(found) == len(self.parts) else None
 
 
 def _read(part: Source, rows: Tensor, key: tuple[int, ...]) -> Batch:

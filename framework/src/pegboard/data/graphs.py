@@ -253,6 +253,12 @@ class Neighbourhoods:
         target = None if self.target is None else self.target[index]
         return Batch(inputs, target, None if self.weight is None else self.weight[index])
 
+    def targets(self) -> Tensor | None:
+        """The target of all samples; of one without a weight a class that no loss counts."""
+        if self.target is None or self.weight is None or self.target.is_floating_point():
+            return self.target
+        return self.target.where(self.weight != 0, -100)
+
     def _walk(self, asked: Tensor, key: int) -> tuple[Tensor, Tensor]:
         """The nodes that are reached, sorted, and the edges that are followed, as places in `order`."""
         found, frontier, followed = asked, asked, [torch.zeros(0, dtype=torch.int64)]

@@ -38,6 +38,11 @@ class Filled:
         target = None if batch.target is None else fill_up(batch.target, self.spec.target)
         return Batch(inputs, target, batch.weight, batch.rows)
 
+    def targets(self) -> Tensor | None:
+        """The target of all samples, where what is padded knows it."""
+        found: Callable[[], Tensor | None] = getattr(self.read, "targets", lambda: None)
+        return found()
+
 
 def _same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are one piece of memory; nothing of it is looked at."""
@@ -50,9 +55,11 @@ class Stream:
     """Samples that `read(rows)` fetches, a batch of CPU tensors at a time.
 
     `read` gets the row numbers of a batch, below `size`. With `data.workers` it runs in other processes, so
-    it must be picklable and keep no open file that processes cannot share. It never draws from the global
-    random streams: with a `seed` it is called as `read(rows, key)`, where `key` is a number of the seed and
-    the epoch, from which it derives what is random of a sample, as `(key, row)`.
+    it must be picklable and keep no open file that processes cannot share. One that knows the target of all
+    samples may have a method `targets() -> Tensor`, which lets a run look at the classes before it begins.
+    It never draws from the global random streams: with a `seed` it is called as `read(rows, key)`, where
+    `key` is a number of the seed and the epoch, from which it derives what is random of a sample, as
+    `(key, row)`.
 
     With `lengths`, the number of symbols of each sample, those of similar length are read together; a batch
     is as long as the longest of its own samples. Where samples have several texts, `lengths` is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from pegboard import DataSpec, Splits
 from torch import Tensor
@@ -42,6 +43,10 @@ def build(config: Hub, fold: tuple[int, int] | None = None, seed: int = 0) -> Sp
     The `seed` decides what is hidden for pretraining, and nothing else.
     """
     loaded = load(config)
+    return replace(_splits(config, loaded, fold, seed), warnings=loaded.warnings)
+
+
+def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int) -> Splits:
     train, val, test = choose(loaded, config)
     if fold is not None and val is not None:
         train, val = pooled(train, val), None

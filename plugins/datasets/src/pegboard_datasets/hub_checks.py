@@ -113,6 +113,10 @@ def _check_path(config: Hub) -> Iterator[Problem]:
         if OUTSIDE.match(pattern):
             yield Problem(f"{pattern!r} leads out of {config.path!r}", f"files.{split}", "a file below path")
     suffixes = {Path(pattern).suffix for pattern in config.files.values()}
+    known = suffixes | {Path(f).suffix for f in found if not os.path.isdir(f)}
+    if config.quoting != "auto" and known and not known & {".csv", ".tsv"}:
+        which = ", ".join(sorted(known))
+        yield Problem(f"quoting means nothing for {which} files", "quoting", "only with .csv or .tsv")
     if len(suffixes) > 1 or not suffixes <= set(READERS):
         yield Problem(
             f"files in {', '.join(sorted(suffixes))}",

@@ -30,6 +30,7 @@ InputKind = Literal["auto", "image", "numbers", "category", "text"]
 TargetKind = Literal["auto", "classes", "labels", "values", "next", "text", "tags", "span", "masked", "none"]
 Memory = Literal["auto", "always", "never"]
 Pixels = Annotated[int, Ge(1)]
+Quoting = Literal["auto", "none", "standard"]
 Symbols = Literal["words", "whitespace", "characters", "bpe", "wordpiece", "unigram"]
 
 # The reader of `datasets` for each kind of file.
@@ -104,6 +105,7 @@ class Hub(ClassCut, ValueCut):
     eval_limit: Annotated[int, Ge(1)] | None = None  # samples kept of val and of test
     marked: bool = False  # text: <cls> first and <sep> after it; two columns are joined, with segments
     vocabulary: str | None = None  # folder of a run whose symbols serve, instead of new ones
+    quoting: Quoting = "auto"  # csv, tsv: quotes enclose values (standard) or are text
     memory: Memory = "auto"  # hold the samples in memory: always, never (read batches), auto where they fit
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import numpy
 
 from .hub_options import READERS, Hub, local_files, looks_local
 from .mistakes import mistake, nearest, unknown
+from .quoting import SEPARATORS, UNQUOTED, Quotes, quotes_in, told
+from .quoting import choose as choose_quoting
 from .rows import Rows
 
 PACKED = {
@@ -40,13 +42,14 @@ class Loaded:
     source: str
     licence: str
     folder: Path  # paths of pictures are relative to it
+    warnings: tuple[str, ...] = ()  # what a person should know of the files
 
 
 def load(config: Hub) -> Loaded:
     """Load what the config names; nothing is downloaded where it stands in the mirror or is local."""
     files = local_files(config.path)
     if files and not (len(files) == 1 and os.path.isdir(files[0])):
-        return _loaded(_read_files({"train": files}), config, Path(files[0]).parent)
+        return _read_files({"train": files}, config, Path(files[0]).parent)
     if files:
         return _load_folder(Path(files[0]), config)
     if looks_local(config.path):
@@ -60,6 +63,7 @@ def load(config: Hub) -> Loaded:
         hint = f"PEGBOARD_DATA has no {config.path!r} in {root}/hub{nearest(config.path, there)}"
     options: dict[str, Any] = {"name": config.subset, "revision": config.revision}
     options["data_files"] = config.files or None
+    options["quoting"] = UNQUOTED if config.quoting == "none" else None
     return _loaded(_call(config.path, config.path, expected=HUB, hint=hint, **options), config, Path())
 
 
@@ -72,7 +76,7 @@ def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
         for split, paths in found.items():
             if not paths:
                 raise mistake(f"files.{split}: no file {config.files[split]!r} in {str(folder)!r}")
-        return _loaded(_read_files(found), config, folder)
+        return _read_files(found, config, folder)
     subset = config.subset
     if subset is not None:
         import datasets  # type: ignore[import-untyped]
@@ -83,10 +87,46 @@ def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
             if not mirror or known != ["default"]:
                 raise unknown("subset", subset, known)
             subset = None
-    return _loaded(_call(config.path, str(folder), name=subset), config, folder)
+    tables = _tables_in(folder, subset)
+    enclosing, warnings, found = _quotes(tables, config)
+    quoting = None if enclosing or not tables else UNQUOTED
+    splits = _call(config.path, str(folder), name=subset, quoting=quoting)
+    return _loaded(splits, config, folder, (*warnings, *_quotes_told(found, splits, enclosing)))
 
 
-def _read_files(files: Mapping[str, list[str]]) -> Any:
+def _tables_in(folder: Path, subset: str | None) -> dict[str, list[str]]:
+    """The csv and tsv files that `datasets` takes from a folder, by split; none where it takes others."""
+    if not any(path.suffix in SEPARATORS for path in folder.rglob("*")):
+        return {}
+    import datasets
+
+    try:
+        builder = datasets.load_dataset_builder(str(folder), name=subset)
+    except Exception:  # loading says what is wrong
+        return {}
+    files = {str(split): [*map(str, paths)] for split, paths in (builder.config.data_files or {}).items()}
+    suffixes = {Path(path).suffix for paths in files.values() for path in paths}
+    return files if suffixes and suffixes <= SEPARATORS.keys() else {}
+
+
+Found = Mapping[str, Mapping[str, Quotes]]  # split -> file -> its quotes
+
+
+def _quotes(files: Mapping[str, Sequence[str]], config: Hub) -> tuple[bool, tuple[str, ...], Found]:
+    """Whether quotes enclose values in csv and tsv files, what is to be said of it, and what was found."""
+    found = {split: {path: quotes_in(path) for path in paths} for split, paths in files.items()}
+    together = {path: quotes for of in found.values() for path, quotes in of.items()}
+    enclosing, warning = choose_quoting(config.quoting, together)
+    return enclosing, (warning,) if warning else (), found
+
+
+def _quotes_told(found: Found, splits: Any, enclosing: bool) -> list[str]:
+    if not enclosing:
+        return []
+    return [line for split, of in found.items() if split in splits for line in told(of, len(splits[split]))]
+
+
+def _read_files(files: Mapping[str, list[str]], config: Hub, folder: Path) -> Loaded:
     suffixes = sorted({Path(path).suffix for paths in files.values() for path in paths})
     if len(suffixes) != 1 or suffixes[0] not in READERS:
         raise mistake(f"files in {', '.join(suffixes)}", f"one of {', '.join(READERS)}, the same for all")
@@ -96,9 +136,13 @@ def _read_files(files: Mapping[str, list[str]]) -> Any:
             raise mistake(f"{path!r} is a {kind} file", f"a plain {suffixes[0]} file", "unpack it first")
         if READERS[suffixes[0]] == "json" and nested_deeper(Path(path), DEEPEST):
             raise mistake(f"{path!r} is nested deeper than {DEEPEST} levels", "a table of rows")
-    more = {"sep": "\t"} if suffixes[0] == ".tsv" else {}
+    more: dict[str, Any] = {"sep": "\t"} if suffixes[0] == ".tsv" else {}
+    enclosing, warnings, found = _quotes(files if suffixes[0] in SEPARATORS else {}, config)
+    if found and not enclosing:
+        more["quoting"] = UNQUOTED
     first = next(iter(files.values()))[0]
-    return _call(first, READERS[suffixes[0]], data_files={k: list(v) for k, v in files.items()}, **more)
+    splits = _call(first, READERS[suffixes[0]], data_files={k: list(v) for k, v in files.items()}, **more)
+    return _loaded(splits, config, folder, (*warnings, *_quotes_told(found, splits, enclosing)))
 
 
 def _packed(path: str) -> str:
@@ -144,10 +188,10 @@ def _said(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _loaded(splits: Any, config: Hub, folder: Path) -> Loaded:
+def _loaded(splits: Any, config: Hub, folder: Path, warnings: tuple[str, ...] = ()) -> Loaded:
     rows = {str(name): Rows(data, str(name)) for name, data in splits.items()}
     licences = {data.info.license for data in splits.values() if data.info.license}
-    return Loaded(rows, config.path, ", ".join(sorted(licences)) or "not stated", folder)
+    return Loaded(rows, config.path, ", ".join(sorted(licences)) or "not stated", folder, warnings)
 
 
 def choose(loaded: Loaded, config: Hub) -> tuple[Rows, Rows | None, Rows | None]:

@@ -45,6 +45,10 @@ class Reader:
         inputs = tuple([e.batch(taken) for e in self.encoders])
         return Batch(inputs, None if self.target is None else self.target.rows(taken))
 
+    def targets(self) -> Tensor | None:
+        """The target of all rows: its column alone is read."""
+        return None if self.target is None else self.target.rows(self.rows)
+
     def lengths(self) -> Tensor | None:
         """How many symbols the text of each row has, or each of several, (rows, texts): all are read."""
         found = [e.lengths(self.rows) for e in self.encoders if isinstance(e, TextEncoder)]

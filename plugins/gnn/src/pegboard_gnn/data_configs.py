@@ -12,6 +12,7 @@ Share = Annotated[float, Gt(0), Lt(1)]
 Chance = Annotated[float, Ge(0), Le(1)]
 Solid = Literal["sphere", "torus", "cube", "sheet"]
 Body = Literal["sphere", "cube", "torus", "cylinder", "cone"]
+NodeFeatures = Literal["auto", "labels", "attributes", "both", "degrees"]
 Fanouts = Annotated[tuple[Annotated[int, Ge(1)], ...], Length(1)] | None
 
 
@@ -32,6 +33,7 @@ class TuDataset:
 
     dataset: Annotated[str, Matches(r"[\w-]+", "letters, digits, _ and -")] = "MUTAG"  # its name there
     root: str | None = None  # folder that holds, or will hold, DATASET/raw; null: tudataset of PEGBOARD_DATA
+    features: NodeFeatures = "auto"  # of nodes; auto: labels, else attributes, else degrees
     edge_labels: bool = False  # give the labels of edges as features
     val: Share = 0.1  # share of graphs that validate
     test: Annotated[float, Ge(0), Lt(1)] = 0.1  # share of graphs that test; 0 for a cross-validation of all

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from pegboard import (
     Bounds,
@@ -31,7 +34,7 @@ MOST = 128  # degrees that are told apart where nodes have no labels
 
 def tudataset(config: TuDataset, context: Context) -> Splits:
     """Graphs by random splits with the classes' shares in each, or by folds of them."""
-    whole = read(config)
+    whole, told = read(config)
     assert whole.target is not None
     values = whole.target.is_floating_point()
     even = torch.zeros(len(whole), dtype=torch.int64) if values else whole.target
@@ -45,17 +48,17 @@ def tudataset(config: TuDataset, context: Context) -> Splits:
         train=take([whole], train),
         val=take([whole], val),
         test=take([whole], test) if len(test) else None,
-        notes={"source": f"{ADDRESS}/{config.dataset}.zip"},
+        notes={"source": f"{ADDRESS}/{config.dataset}.zip", "features": told, "about": told},
     )
 
 
-def read(config: TuDataset) -> GraphSet:
-    """All graphs of a collection."""
+def read(config: TuDataset) -> tuple[GraphSet, str]:
+    """All graphs of a collection, and in words what is known of a node."""
     name = config.dataset
     wanted = [f"{name}_A.txt", f"{name}_graph_indicator.txt"]
     folder = files.find("tudataset", config.root, name, wanted, [f"{ADDRESS}/{name}.zip"])
     try:
-        data, slices, _ = read_tu_data(str(folder), name)
+        data, slices, widths = read_tu_data(str(folder), name)
         if data.y is None:
             raise ValueError(f"neither {name}_graph_labels.txt nor {name}_graph_attributes.txt is there")
         indicator = torch.tensor(
@@ -69,15 +72,44 @@ def read(config: TuDataset) -> GraphSet:
         ends = torch.repeat_interleave(sizes[:, 0], sizes[:, 1])
         if bool(((data.edge_index < 0) | (data.edge_index >= ends)).any()):
             raise ValueError("an edge leads to a node of another graph, or to none")
-        x: Tensor = _degrees(data.edge_index, sizes, len(indicator)) if data.x is None else data.x.float()
+        x, told = _nodes(config, data, widths, sizes, len(indicator))
         features = data.edge_attr.float() if config.edge_labels and data.edge_attr is not None else None
         if config.edge_labels and features is None:
             raise PegboardError(f"data.edge_labels: {name} has no labels of edges")
         classes = data.y.dim() == 1 and not data.y.is_floating_point()
         y = data.y if classes else data.y.float().view(len(sizes), -1)
-        return GraphSet(x, data.edge_index, sizes, y, features=features)
+        return GraphSet(x, data.edge_index, sizes, y, features=features), told
     except (ValueError, TypeError, AttributeError, LookupError, RuntimeError, OSError) as error:
         raise PegboardError(f"{folder} does not hold {name} as it is published: {error}") from None
+
+
+def _nodes(
+    config: TuDataset, data: Any, widths: Mapping[str, int], sizes: Tensor, count: int
+) -> tuple[Tensor, str]:
+    """What the config asks to be known of every node, (nodes, features), and that in words."""
+    known = {"attributes": widths["num_node_attributes"], "labels": widths["num_node_labels"]}
+    there = [name for name, width in known.items() if width]
+    choice = config.features
+    if choice == "auto":
+        choice = "labels" if known["labels"] else "attributes" if known["attributes"] else "degrees"
+    wanted = {"both": ["attributes", "labels"], "degrees": []}.get(choice, [choice])
+    if not set(wanted) <= set(there):
+        has = " and ".join(f"{name} ({known[name]} numbers)" for name in there)
+        choices = ["auto", *there, *(["both"] if len(there) > 1 else []), "degrees"]
+        raise PegboardError(
+            f"data.features is {config.features}, but {config.dataset} has "
+            f"{has + ' of nodes alone' if has else 'neither labels nor attributes of nodes'}\n"
+            f"  expected: {', '.join(choices)}"
+        )
+    left = (
+        f", not their {' and '.join(n for n in there if n not in wanted)}" if len(wanted) < len(there) else ""
+    )
+    if choice == "degrees":
+        x = _degrees(data.edge_index, sizes, count)
+        return x, f"nodes are known by their degrees ({x.shape[1]} numbers){left}"
+    columns = dict(zip(known, torch.split(data.x.float(), [*known.values()], 1), strict=True))
+    told = " and ".join(f"{name} ({known[name]} numbers)" for name in wanted)
+    return torch.cat([columns[name] for name in wanted], 1), f"nodes are known by their {told}{left}"
 
 
 def _degrees(edges: Tensor, sizes: Tensor, nodes: int) -> Tensor:
