@@ -1,4 +1,4 @@
-"""Each of the five tricks alone, on every model of the families and every kind of data that the model reads.
+"""Each of the five tricks, and dropconnect, on every model of the families and all data that the model reads.
 
 A new model is in these tests by being installed. What a trick does is proved where it lives; here, that it
 acts on this model, in the places that the literature gives it, and nowhere else.
@@ -35,6 +35,7 @@ TRICKS: dict[str, dict[str, Any]] = {
 DROPPED = {"embedding", "attention", "hidden", "residual"}
 NO_PLACE = "where the model .* has no pegs"  # how the plan says that a trick finds none
 ENDING = ("padded", "lines", "steps", "pair", "sentences", "masked", "span")  # data whose samples end early
+KINDS = ["linear", "recurrent", "convolution"]  # of layers whose weights dropconnect drops
 RATE = 0.01  # of the partner that descends
 
 
@@ -204,6 +205,26 @@ def test_dropout_is_on_embeddings_attention_hidden_units_and_branches(
             peg._modules["dropout"].register_forward_pre_hook(lambda module, given: calls.append(given[0]))
     run.assembly.model(*run.batches[0].inputs)
     assert len(calls) == len(sites(run, *(there - {"attention"})))
+
+
+NO_MATRIX = ("prototypes",)  # nothing in it multiplies
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_dropconnect_masks_every_matrix_but_those_of_embeddings(name: str, plain: dict[str, Trained]) -> None:
+    case = CASES[name]
+    if case.model["name"] in NO_MATRIX:
+        with pytest.raises(PegboardError, match="found no weight to drop"):
+            assembled(case, dropconnect={"layers": KINDS})
+        return
+    run = trained(case, dropconnect={"p": 0.3, "layers": KINDS})
+    assert run.weights().keys() == plain[name].weights().keys()
+    assert run.losses != plain[name].losses and differs(run, plain[name])
+    made = {path for path, m in run.assembly.model.named_modules() if type(m).__name__[:11] == "DropConnect"}
+    layers = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.RNNBase)
+    there = {path for path, m in run.assembly.model.named_modules() if isinstance(m, layers)}
+    assert there and there <= made
+    assert not any(isinstance(run.assembly.model.get_submodule(path), nn.Embedding) for path in made)
 
 
 @pytest.mark.parametrize("name", CASES)

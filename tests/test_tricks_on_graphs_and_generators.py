@@ -1,4 +1,4 @@
-"""The five tricks on every model of graphs, of sets and of samples: each acts, or the plan says why not."""
+"""The five tricks and dropconnect on models of graphs, sets and samples: each acts or the plan says why."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ HOMES = ("pegboard-gnn", "pegboard-generative")
 TRICKS: dict[str, dict[str, Any]] = {
     "batchnorm": {"eps": 0.1},  # another than that of a norm whose place it takes
     "dropout": {"p": 0.5},
+    "dropconnect": {"p": 0.5},
     "weight_decay": {"value": 0.1},
     "label_smoothing": {"epsilon": 0.2},
     "distillation": {},
@@ -33,6 +34,7 @@ GENERATORS = ("autoencoder", "diffusion", "flow", "hopfield", "pca", "vae")
 REFUSED = {
     **{(name, "label_smoothing"): NO_CLASSES for name in GENERATORS},
     **{(name, "distillation"): NO_ANSWERS for name in (*GENERATORS, "gan")},
+    ("spectral", "dropconnect"): "found no weight to drop",  # it multiplies spectra
     **{("hopfield", trick): NO_PEGS.format(model="hopfield") for trick in ("batchnorm", "dropout")},
 }
 
@@ -63,6 +65,7 @@ def trained(case: Case, **tricks: Any) -> dict[str, Tensor]:
     splits, precision = assembly.plan.splits, choose_precision("fp32", "cpu")
     assert splits is not None
     assembly.model.train()
+    torch.manual_seed(0)
     players = [link(assembly, kit, precision) for kit in assembly.kits]
     whole = len(splits.train)
     for step in range(2):

@@ -38,7 +38,7 @@ def test_the_light_module_imports_neither_torch_nor_numpy() -> None:
 
 
 def test_the_record_declares_what_the_trick_overrides() -> None:
-    (record,) = pegboard_regularizers()
+    record = next(r for r in pegboard_regularizers() if r.name == "dropout")
     trick = type(record.build(Dropout(), Context()))
     assert set(record.stages) == {name for name in vars(trick) if name in vars(Trick) and name[0] != "_"}
     assert (record.name, record.stages["hang"], record.after) == ("dropout", "drop", ("batchnorm",))

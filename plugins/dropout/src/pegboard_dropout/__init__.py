@@ -1,9 +1,9 @@
-"""Dropout: zero a random share of units in training. This module imports no torch."""
+"""Dropout of units and of weights: zero a random share in training. This module imports no torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pegboard import Context, Ge, Length, Lt, Regularizer, Site, Trick, hookimpl
 
@@ -27,7 +27,34 @@ def build(config: Dropout, context: Context) -> Trick:
     return DropoutTrick(config)
 
 
+Layers = Literal["linear", "recurrent", "convolution"]  # recurrent: from state to state
+
+
+@dataclass(frozen=True)
+class DropConnect:
+    """Zero a random share of weights in training, and scale up the rest.
+
+    Dropout of connections instead of units: every step multiplies with matrices of which the share `p`
+    is zero and the rest divided by `1 - p`. Evaluation uses the whole matrices. Biases, embeddings and
+    normalisations stay whole.
+    """
+
+    p: Annotated[float, Ge(0), Lt(1)] = 0.5  # share dropped
+    layers: Annotated[tuple[Layers, ...], Length(1)] = ("linear", "recurrent")  # what the weights belong to
+    only: tuple[str, ...] = ()  # names of the weights that are dropped, with * for any text; empty is all
+
+
+def build_connect(config: DropConnect, context: Context) -> Trick:
+    from .connect import DropConnectTrick
+
+    return DropConnectTrick(config)
+
+
 @hookimpl
-def pegboard_regularizers() -> list[Regularizer[Dropout]]:
+def pegboard_regularizers() -> list[Regularizer[Any]]:
     stages, after = {"hang": "drop"}, ("batchnorm",)
-    return [Regularizer("dropout", Dropout, build, stages=stages, after=after, neutral={"p": 0.0})]
+    masks = {"edit_model": "reparametrize"}
+    return [
+        Regularizer("dropout", Dropout, build, stages=stages, after=after, neutral={"p": 0.0}),
+        Regularizer("dropconnect", DropConnect, build_connect, stages=masks, neutral={"p": 0.0}),
+    ]

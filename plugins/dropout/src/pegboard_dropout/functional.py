@@ -1,4 +1,4 @@
-"""Dropout as a function; needs nothing of the framework."""
+"""Dropout of units and of weights as functions; they need nothing of the framework."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def dropout(x: Tensor, p: float = 0.5, *, training: bool = True, axis: int | Non
     shape = [1] * x.dim()
     shape[0], shape[axis] = x.shape[0], x.shape[axis]
     return x * F.dropout(x.new_ones(shape), p)
+
+
+def drop_connect(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, p: float = 0.5, *, training: bool = True
+) -> Tensor:
+    """A linear layer `x @ weight.T + bias` of which each weight is zero with probability `p`, for all of `x`.
+
+    The other weights are divided by `1 - p`, so that the mean over masks is the whole layer.
+    """
+    return F.linear(x, dropout(weight, p, training=training), bias)
