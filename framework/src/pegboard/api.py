@@ -102,17 +102,25 @@ def train(
     return Run(folds.train(check(config, overrides), Path(root), Console(quiet), profile))
 
 
-def resume(run: str | Path | Run, quiet: bool = False, *, local: Sequence[str | Path] = ()) -> Run:
+def resume(
+    run: str | Path | Run,
+    quiet: bool = False,
+    *,
+    local: Sequence[str | Path] = (),
+    other_data: bool = False,
+) -> Run:
     """Go on with a run that was interrupted, from its last checkpoint.
 
     A run folder executes nothing by itself: local plugins that its config names are given in `local`,
-    unless this process has used them already.
+    unless this process has used them already. Data that is not that of the run is an error; with
+    `other_data` the run goes on with it, and environment.json notes from which step on.
     """
     from . import folds
     from .report.console import Console
+    from .resuming import Resumption
 
     found = run if isinstance(run, Run) else Run(run)
-    folds.resume(found.folder, Console(quiet), local)
+    folds.resume(found.folder, Console(quiet), Resumption(local=local, other_data=other_data))
     return Run(found.folder)
 
 

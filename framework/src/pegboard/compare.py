@@ -215,6 +215,8 @@ def _data(a: Recorded, b: Recorded, notes: list[str]) -> list[Difference]:
     shared = ours.keys() & theirs.keys()  # other versions may note other things
     one, other = (dict(leaves({k: v for k, v in data.items() if k in shared})) for data in (ours, theirs))
     found = [replace(d, decides=not both or d.path == "fingerprint") for d in differences(one, other)]
+    if a.other_data or b.other_data:
+        found += differences({"other data": a.other_data or "none"}, {"other data": b.other_data or "none"})
     if "start" in a.environment and "start" in b.environment:
         name = "weights it starts from"
         found += differences({name: a.environment["start"]}, {name: b.environment["start"]})
@@ -223,7 +225,7 @@ def _data(a: Recorded, b: Recorded, notes: list[str]) -> list[Difference]:
 
 def _environment(a: Recorded, b: Recorded) -> list[Difference]:
     """What may change the last bits of a run but was not asked for by its config."""
-    apart = {"plugins", "local", "parts", "data", "start", "command", "git", "config"}
+    apart = {"plugins", "local", "parts", "data", "other_data", "start", "command", "git", "config"}
     ours, theirs = a.environment, b.environment
     shared = [  # other versions may record other things, or in another form
         key

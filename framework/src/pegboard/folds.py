@@ -21,15 +21,18 @@ from .ending import judged_lines, reference_line
 from .engine.loop import Interrupted
 from .engine.precision import choose_device
 from .loading import read_saved
+from .planning import make_plan
 from .recorded import fold_count, fold_folder, read_object, write_report
 from .report.console import Console, split_place
 from .report.trackers import Dispatch
+from .resuming import Resumption, compare_data, refuse_links, resume_run
 from .run import claimed, write_json
 from .specs import DataSpec
-from .training import begin_run, identity, make_parent, make_trackers, refuse_links, resume_run, run_plan
+from .training import begin_run, identity, make_parent, make_trackers, run_plan
 
 LEVEL = 0.95  # of the interval in which the mean lies
 DONE = ("finished", "stopped")
+_PLAIN = Resumption()
 
 
 def train(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
@@ -42,15 +45,17 @@ def train(settings: Settings, root: Path, console: Console, profile: bool = Fals
     return folder
 
 
-def resume(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> None:
+def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
     """Go on with a run, or with the folds of a cross-validation that are not finished."""
     if not fold_count(folder):
-        resume_run(folder, console, local)
+        resume_run(folder, console, how)
         return
     refuse_links(folder)
-    settings = check(read_saved(folder / "config.yaml", local), begun=True)
+    settings = check(read_saved(folder / "config.yaml", how.local), begun=True)
     with claimed(folder) as text:
-        _carry_out(settings, folder, console, text, local)
+        if not _done(folder):  # folds that have not begun are compared with nothing else
+            compare_data(make_plan(settings, read=True), folder, console, how, {})
+        _carry_out(settings, folder, console, text, how)
 
 
 def _carry_out(
@@ -58,7 +63,7 @@ def _carry_out(
     folder: Path,
     console: Console,
     text: str,
-    local: Sequence[str | Path] = (),
+    how: Resumption = _PLAIN,
     profile: bool = False,
 ) -> None:
     """Every fold that is not finished yet, one after the other; then their means."""
@@ -77,10 +82,10 @@ def _carry_out(
     try:
         for at in range(count):
             place = fold_folder(folder, at)
-            if (read_object(place / "summary.json") or {}).get("status") in DONE:
+            if _done(place):
                 continue
             console.say(say_fold((at, count), own))
-            late = _fold(settings, place, at, console, local, profile and at == 0)
+            late = _fold(settings, place, at, console, how, profile and at == 0)
             if late and at + 1 < count:
                 raise Interrupted("", late)
         ended = summarize(folder, count)
@@ -104,12 +109,17 @@ def _carry_out(
     _tell_trackers(settings, folder, console, text, ended)
 
 
+def _done(folder: Path) -> bool:
+    """True if a run, or all folds of a cross-validation, came to their end."""
+    return (read_object(folder / "summary.json") or {}).get("status") in DONE
+
+
 def _fold(
-    settings: Settings, place: Path, number: int, console: Console, local: Sequence[str | Path], profile: bool
+    settings: Settings, place: Path, number: int, console: Console, how: Resumption, profile: bool
 ) -> int:
     """Carry one fold out, or go on with it; returns the signal that came too late to interrupt it, or 0."""
     if (place / "config.yaml").is_file():
-        return resume_run(place, console, local)
+        return resume_run(place, console, how)
     trainer = {**settings.plain["trainer"], "fold": number}
     one = replace(
         settings,

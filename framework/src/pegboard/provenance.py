@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -31,13 +31,14 @@ from .config.report import leaves
 from .contracts import Splits
 from .engine.checkpoint import digest
 from .loading import weights_file
-from .planning import Plan
+from .planning import Plan, private_rng
 from .version import __version__
 
 GIT_SECONDS = 5.0  # that git may take, all in all
 GIT_BYTES = 1 << 20  # of the diff that is kept
 GIT_FILES = 200  # that are listed as changed
 WHOLE = 256  # MiB of a tensor that are hashed in full; of a larger one as many, evenly spaced
+READ = 256  # samples of a split that are read for the fingerprint of data that is not in memory
 
 
 def provenance(plan: Plan, device: str) -> dict[str, str]:
@@ -144,7 +145,8 @@ def _processor() -> str:
 
 
 def data_record(splits: Splits) -> dict[str, Any]:
-    """What the data set notes, the number of samples, and a fingerprint where all of it is in memory."""
+    """What the data set notes, the number of samples, and a fingerprint: of all tensors or, where some of
+    them are read from disk, of samples that are evenly spaced."""
     notes = splits.notes
     there = {n: s for n in ("train", "val", "test") if (s := getattr(splits, n)) is not None}
     record = {key: notes[key] for key in sorted(notes) if isinstance(notes[key], str | int | float)}
@@ -154,21 +156,66 @@ def data_record(splits: Splits) -> dict[str, Any]:
     resident = {name: source for name, source in there.items() if hasattr(source, "tensors")}
     if "fingerprint" not in record and len(resident) == len(there):
         record["fingerprint"] = fingerprint(resident)
+    elif "fingerprint" not in record:
+        with suppress(Exception):  # a sample that cannot be read ends the run where it is needed, or never is
+            record["fingerprint"] = spaced_fingerprint(there)
     return record
+
+
+def data_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for everything in which two records of data show that they are not the same data."""
+    pairs = []
+    if comparable(then, now):
+        pairs.append(("fingerprint", then["fingerprint"], now["fingerprint"]))
+    sizes, files = (
+        [found if isinstance(found := record.get(name), dict) else {} for record in (then, now)]
+        for name in ("samples", "files")
+    )
+    if all(sizes):
+        splits = dict.fromkeys([*sizes[0], *sizes[1]])
+        pairs += [(f"{name} samples", *(found.get(name, 0) for found in sizes)) for name in splits]
+    pairs += [(name, files[0][name], files[1][name]) for name in files[0] if name in files[1]]
+    return [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]
+
+
+def comparable(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """True if both records hold a fingerprint of one form; `spaced-...` is another than that of a whole."""
+    forms = [
+        found.rpartition("-")[0] if isinstance(found := record.get("fingerprint"), str) else None
+        for record in (then, now)
+    ]
+    return None not in forms and forms[0] == forms[1]
+
+
+def spaced_fingerprint(splits: Mapping[str, Any], count: int = READ) -> str:
+    """A sha256 of the sizes of all splits and of so many samples of each, evenly spaced; marked as such."""
+    digest = hashlib.sha256()
+    for name, source in splits.items():
+        size = len(source)
+        index = torch.linspace(0, size - 1, min(size, count), dtype=torch.float64).round().long()
+        with private_rng(0, "fingerprint"):
+            batch = source.gather(index)
+        digest.update(f"{name} {size}\n".encode())
+        _add_tensors(digest, name, (*batch.inputs, batch.target, batch.weight))
+    return f"spaced-{digest.hexdigest()}"
 
 
 def fingerprint(splits: Mapping[str, Any], whole: int = WHOLE) -> str:
     """A sha256 of the tensors of all splits with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, source in splits.items():
-        for tensor in source.tensors:
-            if tensor is None:
-                digest.update(f"{name} none\n".encode())
-                continue
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-            for block in _blocks(tensor, whole):
-                digest.update(block.numpy().data)
+        _add_tensors(digest, name, source.tensors, whole)
     return digest.hexdigest()
+
+
+def _add_tensors(digest: Any, name: str, tensors: Sequence[Tensor | None], whole: int = WHOLE) -> None:
+    for tensor in tensors:
+        if tensor is None:
+            digest.update(f"{name} none\n".encode())
+            continue
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        for block in _blocks(tensor, whole):
+            digest.update(block.numpy().data)
 
 
 def _blocks(tensor: Tensor, whole: int) -> Iterator[Tensor]:

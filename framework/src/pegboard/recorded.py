@@ -90,6 +90,17 @@ class Recorded:
         found = self.environment.get(name)
         return found if isinstance(found, dict) else {}
 
+    @property
+    def other_data(self) -> str:
+        """From which steps on the run went on with which other data; "" where it did not."""
+        found = self.environment.get("other_data")
+        changes = [change for change in found if isinstance(change, dict)] if isinstance(found, list) else []
+        now = [data if isinstance(data := change.get("now"), dict) else {} for change in changes]
+        pairs = zip(changes, now, strict=True)
+        return ", ".join(
+            f"{data.get('fingerprint')} from step {change.get('step')} on" for change, data in pairs
+        )
+
     def checkpoints(self) -> dict[str, Checkpoint]:
         """The whole checkpoints by name: best, last, and those of single steps; fold-0/best of a fold."""
         found = {}

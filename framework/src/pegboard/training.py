@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .contracts import RunInfo, Splits, Tracker
@@ -32,7 +31,7 @@ from .engine.precision import Precision, choose_device, choose_precision, numeri
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory
 from .layout import lay_out
-from .loading import DATA, load_into, read_saved
+from .loading import DATA, load_into
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
 from .provenance import provenance
@@ -92,23 +91,23 @@ def begin_run(
     profile: bool = False,
     latest: bool = True,
 ) -> int:
-    """Train from the beginning in this folder, which is made; returns what `_carry_out` does."""
-    with _prepared(settings, device) as precision:
+    """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
+    with prepared(settings, device) as precision:
         plan = make_plan(settings, read=True)
-        assembly = _assemble(plan, device, folder, console, anew=True)
+        assembly = assemble_run(plan, device, folder, console, anew=True)
         text = plan.explain()
-        make_folder(folder, {**_first_files(plan, device, text), **_codec_files(plan)}, latest)
+        make_folder(folder, {**_first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
-            return _carry_out(assembly, precision, folder, console, text, profile=profile)
+            return carry_out(assembly, precision, folder, console, text, profile=profile)
 
 
 def make_parent(settings: Settings, root: Path) -> Path:
     """A new folder in which runs will stand, once all was checked and planned as for a run."""
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
-    with _prepared(settings, device):
+    with prepared(settings, device):
         plan = make_plan(settings, read=True)
-        _assemble(plan, device, folder, Console(quiet=True), anew=True)
+        assemble_run(plan, device, folder, Console(quiet=True), anew=True)
         make_folder(folder, _first_files(plan, device, plan.explain()))
     return folder
 
@@ -117,7 +116,7 @@ def _first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
     return {"config.yaml": to_yaml(plan.settings.plain), "plan.txt": text, **provenance(plan, device)}
 
 
-def _codec_files(plan: Plan) -> dict[str, bytes]:
+def codec_files(plan: Plan) -> dict[str, bytes]:
     """What the data set keeps to read and write samples without the data, below data/."""
     files = {} if plan.splits is None else plan.splits.files
     if wrong := [name for name in files if not re.fullmatch(r"[\w-][\w.-]*", name)]:
@@ -126,62 +125,6 @@ def _codec_files(plan: Plan) -> dict[str, bytes]:
             f"data set {part.name!r} names a file {wrong[0]!r}: expected a name without a folder"
         )
     return {f"{DATA}/{name}": contents for name, contents in files.items()}
-
-
-def resume_run(folder: Path, console: Console, local: Sequence[str | Path] = ()) -> int:
-    """Go on from the newest whole checkpoint of a run; from the beginning, where there is none yet.
-
-    Returns what `_carry_out` does.
-    """
-    refuse_links(folder)
-    settings = check(read_saved(folder / "config.yaml", local), begun=True)
-    device = choose_device(settings.trainer.device)
-    checkpoints, metrics = folder / "checkpoints", folder / "metrics.jsonl"
-    with _prepared(settings, device) as precision, claimed(folder) as text:
-        checkpoint.recover(checkpoints)
-        anew = not checkpoint.history(checkpoints)
-        plan = make_plan(settings, read=True)
-        _compare_files(plan, folder, console)
-        assembly = _assemble(plan, device, folder, console, anew)
-        if anew:
-            metrics.unlink(missing_ok=True)
-            return _carry_out(assembly, precision, folder, console, text)
-        where, manifest = checkpoint.find_whole(folder, console.warn)
-        if plan.fingerprint() != manifest.get("plugins"):
-            then, now = manifest.get("plugins"), plan.fingerprint()
-            console.warn(f"plugins differ from those of the run: {then} then, {now} now")
-        weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
-        checkpoint.fit_weights(assembly.model, weights, True, str(where))
-        state = checkpoint.read_state(where)
-        with _fitting(f"{where} or {metrics.name}"):
-            progress = state["progress"]
-            # A process killed right after a save had no time to move the links.
-            checkpoint.point(checkpoints, "last", where)
-            best = checkpoints / f"step-{progress['best_step']:08d}"
-            if progress["best"] is not None and best.is_dir():
-                checkpoint.point(checkpoints, "best", best)
-            rows = MetricsFile.rewind(metrics, progress["logged"])
-        return _carry_out(assembly, precision, folder, console, text, rows, state)
-
-
-def _compare_files(plan: Plan, folder: Path, console: Console) -> None:
-    """Tell where a data set gives other symbols than those that the run has learned."""
-    for name, contents in _codec_files(plan).items():
-        if (folder / name).is_file() and (folder / name).read_bytes() != contents:
-            console.warn(
-                f"{folder / name} is not what the data set keeps now: samples may be read differently"
-            )
-
-
-def refuse_links(folder: Path) -> None:
-    """A run folder from a stranger may hold links, through which a run would write and delete elsewhere."""
-    inside = folder.resolve()
-    for path in (*folder.glob("*"), *folder.glob(".*"), *folder.glob("*/*"), *folder.glob("*/.*")):
-        if path.is_symlink() and not path.resolve().is_relative_to(inside):
-            raise PegboardError(
-                f"{path} is a link that leads out of the run folder, to {path.resolve()}; "
-                "a run that goes on would write there\nremove the link, or put what it points at in its place"
-            )
 
 
 def identity(folder: Path, fold: int | None = None) -> dict[str, str]:
@@ -193,7 +136,7 @@ def identity(folder: Path, fold: int | None = None) -> dict[str, str]:
 
 
 @contextmanager
-def _fitting(what: str) -> Iterator[None]:
+def fitting(what: str) -> Iterator[None]:
     """A file that is whole and says other things than a run writes gives one message."""
     try:
         yield
@@ -204,7 +147,7 @@ def _fitting(what: str) -> Iterator[None]:
         raise PegboardError(f"{what} holds other things than this run needs: {cause}") from error
 
 
-def _assemble(plan: Plan, device: str, folder: Path, console: Console, anew: bool) -> Assembly:
+def assemble_run(plan: Plan, device: str, folder: Path, console: Console, anew: bool) -> Assembly:
     """The objects of a run; one that begins anew starts from saved weights where the config names some."""
     assembly = assemble(plan, device, folder)
     if anew and plan.settings.weights is not None:
@@ -218,7 +161,7 @@ def _assemble(plan: Plan, device: str, folder: Path, console: Console, anew: boo
 
 
 @contextmanager
-def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
+def prepared(settings: Settings, device: str) -> Iterator[Precision]:
     """Random streams and torch's switches for a run; both are put back afterwards."""
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
@@ -235,7 +178,7 @@ def _prepared(settings: Settings, device: str) -> Iterator[Precision]:
             raise PegboardError(f"the run did not begin: {what}") from error
 
 
-def _carry_out(
+def carry_out(
     assembly: Assembly,
     precision: Precision,
     folder: Path,
@@ -260,7 +203,7 @@ def _carry_out(
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)
     if state is not None:
-        with _fitting("the checkpoint"):
+        with fitting("the checkpoint"):
             loop.load_state_dict(state)
     info = RunInfo(
         folder=folder,
@@ -344,7 +287,7 @@ def make_trackers(settings: Settings, spec: DataSpec, device: str, folder: Path)
 
 def _surroundings(folder: Path, console: Console) -> dict[str, Any]:
     """What environment.json says; a config that is another one since then is told."""
-    with _fitting("environment.json"):
+    with fitting("environment.json"):
         found: dict[str, Any] = json.loads((folder / "environment.json").read_text("utf-8"))
         written = checkpoint.digest(folder / "config.yaml")
         if found.get("config", written) != written:
