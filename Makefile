@@ -79,7 +79,7 @@ known-parts: $(READY) ## rewrite the core's list of which plugin offers which pa
 
 bench: .venv-bench/.ready ## train the same in every framework, side by side, an hour or two; ARGS="cnn --rounds 3" chooses
 	@.venv-bench/bin/python benchmarks/side_by_side.py $(ARGS)
-	@.venv-bench/bin/python benchmarks/report.py --docs docs/performance.md
+	@.venv-bench/bin/python benchmarks/report.py --docs docs/performance.md --readme README.md
 
 bench-small: $(READY) ## our loop beside hand-written ones, times and counts, in a minute
 	@$(BIN)/python benchmarks/steps.py $(ARGS)

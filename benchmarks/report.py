@@ -1,9 +1,10 @@
 """The results as tables for people, as charts, and held against the targets.
 
-    python benchmarks/report.py [--docs docs/performance.md]
+    python benchmarks/report.py [--docs docs/performance.md] [--readme README.md]
 
-reads every file of `benchmarks/results`, prints tables and targets, draws `docs/images/bench-*.png`, and with
-`--docs` puts the tables and targets between the markers in that page. Nothing is measured here.
+reads every file of `benchmarks/results`, prints tables and targets, draws `docs/images/bench-*.png`, and puts
+the tables and targets between the markers of the docs, and a few rows of them between those of the README.
+Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -54,6 +55,20 @@ def table(results: dict[str, Any]) -> str:
     notes = {name_of(row).strip(): row["note"] for row in results["rows"].values() if row["note"]}
     lines += [f"{name}: {note}" for name, note in notes.items()]
     lines += [f"left out: {name}: {why}" for name, why in results["left_out"].items()]
+    return "\n".join(lines)
+
+
+BRIEF = ("plain", "hand", "hand_step", "pegboard", "tricks", "step", "steps32", "tricks32", "lightning")
+
+
+def brief(results: dict[str, Any]) -> str:
+    """A few rows of the table, with defaults off and one thread, for a reader in a hurry."""
+    threads = measured(results)[0]
+    lines = [f"{results['title']}, {threads} thread", "", f"{'time of a step':50}ratio (quartiles)"]
+    for name in BRIEF:
+        if name in results["rows"]:
+            parts = (series(results, n, threads, "off") for n in (name, "plain"))
+            lines.append(f"{_label(results['rows'], name):50}{ratio(*parts) or '-'}")
     return "\n".join(lines)
 
 
@@ -150,6 +165,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--images", type=Path, default=IMAGES)
     parser.add_argument("--docs", type=Path)
+    parser.add_argument("--readme", type=Path)
     args = parser.parse_args()
     results = load(args.results)
     page = args.docs.read_text("utf-8") if args.docs else ""
@@ -161,6 +177,8 @@ def main() -> None:
     print(targets_text(results))
     if page:
         args.docs.write_text(put(page, "targets", targets_text(results)), "utf-8")
+    if args.readme:
+        args.readme.write_text(put(args.readme.read_text("utf-8"), "mlp", brief(results["mlp"])), "utf-8")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,3 +234,34 @@ def test_the_page_shows_what_was_measured(bench: Any) -> None:
     for key, found in results.items():
         assert report.table(found) in page, f"make bench wrote no table of {key}"
     assert not results or report.targets_text(results) in page
+    assert report.brief(results["mlp"]) in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_met_takes_three_of_four_rounds(bench: Any) -> None:
+    targets = bench("targets")
+    target = targets.Target("text", "pegboard", "hand", 1.0)
+    ratio = bench("ratios").ratio
+    assert target.verdict(ratio([1.1, 1.2, 1.3, 0.9, 1.1], [1.0] * 5)) == "met"  # one of five is noise
+    assert target.verdict(ratio([1.1, 1.2, 1.3, 0.9, 0.9], [1.0] * 5)) == "not met"  # though the median is
+
+
+def test_frameworks_take_whole_batches_at_once(bench: Any) -> None:
+    peers, work = bench("peers"), bench("workloads").WORKLOADS["mlp"]
+    x, y = work.data()
+    seen = [rows for batch in peers.loader(work) for rows in zip(*batch, strict=True)]
+    assert len(seen) == work.rows
+    order = sorted(range(len(x)), key=lambda i: (x[i].tolist(), int(y[i])))
+    found = sorted(seen, key=lambda row: (row[0].tolist(), int(row[1])))
+    assert all(torch.equal(a, x[i]) and b == y[i] for (a, b), i in zip(found, order, strict=True))
+
+
+def test_the_compiled_step_by_hand_makes_the_updates_of_adam(bench: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    hand, work = bench("peers.hand_loop"), bench("workloads").WORKLOADS["mlp"]
+    short = dataclasses.replace(work, epochs=1)
+    models = []
+    for train in (hand.train, hand.train_step):
+        torch.manual_seed(0)
+        models.append(train(short, False, ROOT).model)
+    for a, b in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)

@@ -17,7 +17,7 @@ COUNT = 3
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run writes for people takes longer than fits this small."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, title: path)
+    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
     monkeypatch.setattr("pegboard.ending.write_report", lambda folder, plan, summary: folder)
     monkeypatch.setattr("pegboard.planning.Plan.explain", lambda plan: "")
     monkeypatch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))

@@ -30,7 +30,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda local=(), disable=(), only=None: discover(*map(tuple, (local, disable)), only),
     )
     monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, title: path)
+    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
 
 
 @pytest.fixture(scope="module")

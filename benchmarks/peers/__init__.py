@@ -3,6 +3,8 @@ of its own: it makes a new model, trains it for `work.epochs` epochs and hands i
 
 With `defaults` off, whatever logs, saves, prints or measures is off as far as the framework lets it be.
 With `defaults` on, the framework is given only model, data, optimizer, number of epochs and a folder.
+Either way it gets what who knows it well would give it: torch's fused Adam, and batches that are one gather
+from tensors in memory. The plain loop has what a tutorial gives it: rows collated one by one, and plain Adam.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 from workloads import Workload
 
 
@@ -56,6 +58,8 @@ PEERS = {
     "hand": hand("best hand-written loop", "hand_loop"),
     "hand_usual": hand("  its pictures channels first", "hand_loop", "train_usual", workloads=("cnn",)),
     "hand_compiled": hand("  its model compiled", "hand_loop", "train_compiled", compiled=True),
+    "hand_step": hand("  its whole step compiled", "hand_loop", "train_step", compiled=True),
+    "hand_step_unguarded": hand("  the same, guards skipped", "hand_loop", "train_unguarded", compiled=True),
     "lean": hand("  past Optimizer.step", "hand_loop", "train_lean"),
     "pyg": hand("PyG's example", "pyg_loop", package="torch_geometric", workloads=("gcn",)),
     "pegboard": ours("Pegboard"),
@@ -78,13 +82,41 @@ PEERS = {
 }
 
 
+class Rows(Dataset[Any]):
+    """Tensors in memory, of which a loader takes a whole batch at once."""
+
+    def __init__(self, xs: Tensor, ys: Tensor) -> None:
+        self.xs, self.ys = xs, ys
+
+    def __len__(self) -> int:
+        return len(self.xs)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.xs[row], self.ys[row]
+
+    def __getitems__(self, rows: list[int]) -> Any:
+        index = torch.tensor(rows)
+        return self.xs.index_select(0, index), self.ys.index_select(0, index)
+
+
+def as_it_is(batch: Any) -> Any:
+    """Instead of collating: `Rows` gives batches."""
+    return batch
+
+
 def loader(work: Workload) -> DataLoader[Any]:
-    """The data as most frameworks take it."""
+    """The data as most frameworks take it, in batches that are one gather each."""
+    rows = Rows(*work.data())
+    return DataLoader(rows, work.batch, shuffle=True, drop_last=True, collate_fn=as_it_is)
+
+
+def plain_loader(work: Workload) -> DataLoader[Any]:
+    """The data as a tutorial has it, collated row by row."""
     return DataLoader(TensorDataset(*work.data()), work.batch, shuffle=True, drop_last=True)
 
 
-def adam(work: Workload, model: nn.Module, **options: Any) -> torch.optim.Optimizer:
-    return torch.optim.Adam(model.parameters(), work.lr, **options)
+def adam(work: Workload, model: nn.Module, fused: bool = True) -> torch.optim.Optimizer:
+    return torch.optim.Adam(model.parameters(), work.lr, fused=fused)
 
 
 def updates(optimizer: Any) -> int:

@@ -1,5 +1,6 @@
 """fastai: a Learner with torch's Adam. Its defaults: a recorder of losses and a progress bar; they are
-removed in the other turn. Validation, of which it has none here, is skipped in both."""
+removed in the other turn. Batches are one gather each. Validation, of which it has none here, is skipped in
+both."""
 
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,9 @@ from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
 from fastai.learner import Learner, Recorder
 from fastai.optimizer import OptimWrapper
-from torch.utils.data import TensorDataset
 from workloads import Workload
 
-from . import Trained, updates
+from . import Rows, Trained, updates
 
 
 class TrainsOnly(Learner):  # type: ignore[misc]
@@ -23,13 +23,26 @@ class TrainsOnly(Learner):  # type: ignore[misc]
     def _do_epoch_validate(self, *args: Any, **options: Any) -> None: ...
 
 
+class Batches(DataLoader):  # type: ignore[misc]
+    """Takes a batch of tensors at once, instead of its rows one by one."""
+
+    def create_item(self, row: int) -> int:
+        return row
+
+    def create_batch(self, rows: list[int]) -> Any:
+        return self.dataset.__getitems__(rows)
+
+    def retain(self, batch: Any, rows: list[int]) -> Any:
+        return batch
+
+
 def train(work: Workload, defaults: bool, folder: Path) -> Trained:
-    batches = DataLoader(TensorDataset(*work.data()), bs=work.batch, shuffle=True, drop_last=True)
+    batches = Batches(Rows(*work.data()), bs=work.batch, shuffle=True, drop_last=True)
     learner = TrainsOnly(
         DataLoaders(batches, batches, device="cpu"),
         work.network(),
         loss_func=work.criterion,
-        opt_func=partial(OptimWrapper, opt=torch.optim.Adam),
+        opt_func=partial(OptimWrapper, opt=partial(torch.optim.Adam, fused=True)),
         lr=work.lr,
         path=folder,
     )

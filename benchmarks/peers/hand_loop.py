@@ -1,11 +1,13 @@
 """Loops that a good engineer writes: data as resident tensors, one gather a batch, the fused kernel."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from clock import CLOCK
 from torch import Tensor, nn
+from torch.func import functional_call, grad
 from workloads import Workload
 
 from . import Trained, adam, updates
@@ -24,7 +26,7 @@ def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False, 
     """The best ordinary loop."""
     model, xs, ys = begin(work, last)
     layers: Any = model.layers  # without the tick
-    optimizer = adam(work, model, fused=True)
+    optimizer = adam(work, model)
     # A function of ours, for torch.compile passes over a forward that is torch's own, as Sequential's is.
     forward = torch.compile(lambda x: layers(x)) if compiled else layers
     for _ in range(work.epochs):
@@ -40,6 +42,45 @@ def train(work: Workload, defaults: bool, folder: Path, compiled: bool = False, 
 def train_compiled(work: Workload, defaults: bool, folder: Path) -> Trained:
     """The same with torch.compile on the model."""
     return train(work, defaults, folder, compiled=True)
+
+
+def train_step(work: Workload, defaults: bool, folder: Path, unguarded: bool = False) -> Trained:
+    """Forward, backward and Adam's update as one graph of torch.compile, called from C++."""
+    model, xs, ys = begin(work)
+    layers: Any = model.layers
+    params = {name: p.detach() for name, p in layers.named_parameters()}
+    means, squares = ([torch.zeros_like(p) for p in params.values()] for _ in range(2))
+    count = torch.zeros(())
+
+    def loss_of(weights: dict[str, Tensor], index: Tensor) -> Tensor:
+        output = functional_call(layers, weights, (xs.index_select(0, index),))
+        return work.criterion(output, ys.index_select(0, index))
+
+    def update(index: Tensor) -> None:
+        grads = grad(loss_of)(params, index)
+        count.add_(1)
+        first, second = 1 - 0.9**count, (1 - 0.999**count).sqrt()
+        for p, g, mean, square in zip(params.values(), grads.values(), means, squares, strict=True):
+            mean.lerp_(g, 0.1)
+            square.mul_(0.999).addcmul_(g, g, value=0.001)
+            p.sub_(work.lr / first * mean / (square.sqrt() / second + 1e-8))
+
+    step = torch.compile(update, fullgraph=True, options={"cpp_wrapper": True})
+    for epoch in range(work.epochs):
+        CLOCK.epoch()
+        # Once it is compiled nothing changes on which it depends, which torch looks after at every call.
+        sure = (
+            torch.compiler.set_stance(skip_guard_eval_unsafe=True) if unguarded and epoch else nullcontext()
+        )
+        with sure:
+            for index in torch.randperm(len(xs)).split(work.batch):
+                step(index)
+    return Trained(model, int(count))
+
+
+def train_unguarded(work: Workload, defaults: bool, folder: Path) -> Trained:
+    """The same, without torch's look at every call whether the graph still fits."""
+    return train_step(work, defaults, folder, unguarded=True)
 
 
 def train_usual(work: Workload, defaults: bool, folder: Path) -> Trained:

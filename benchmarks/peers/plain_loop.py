@@ -1,16 +1,15 @@
 """The loop of the tutorials: a DataLoader and Adam."""
 
 from pathlib import Path
-from typing import Any
 
 from workloads import Workload
 
-from . import Trained, adam, loader, updates
+from . import Trained, adam, plain_loader, updates
 
 
-def train(work: Workload, defaults: bool, folder: Path, **options: Any) -> Trained:
-    model, batches = work.network(), loader(work)
-    optimizer = adam(work, model, **options)
+def train(work: Workload, defaults: bool, folder: Path, fused: bool = False) -> Trained:
+    model, batches = work.network(), plain_loader(work)
+    optimizer = adam(work, model, fused)
     for _ in range(work.epochs):
         for x, y in batches:
             optimizer.zero_grad()

@@ -10,7 +10,7 @@ from skorch import NeuralNetClassifier
 from torch import Tensor, nn
 from workloads import Workload
 
-from . import Trained, updates
+from . import Rows, Trained, as_it_is, updates
 
 
 class Criterion(nn.Module):
@@ -34,11 +34,14 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
         criterion=Criterion,
         criterion__work=work,
         optimizer=torch.optim.Adam,
+        optimizer__fused=True,
+        dataset=Rows,
         lr=work.lr,
         max_epochs=work.epochs,
         batch_size=work.batch,
         train_split=None,
         iterator_train__shuffle=True,
+        iterator_train__collate_fn=as_it_is,
         iterator_train__drop_last=True,
         **options,
     )

@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 from transformers import Trainer, TrainingArguments
 from workloads import Workload
 
-from . import Trained, adam, updates
+from . import Rows, Trained, adam, as_it_is, updates
 
 OFF = {
     "report_to": "none",
@@ -23,15 +22,12 @@ OFF = {
 }
 
 
-class Rows(Dataset[dict[str, Tensor]]):
-    def __init__(self, xs: Tensor, ys: Tensor) -> None:
-        self.xs, self.ys = xs, ys
+class Named(Rows):
+    """Rows as the Trainer wants them."""
 
-    def __len__(self) -> int:
-        return len(self.xs)
-
-    def __getitem__(self, row: int) -> dict[str, Tensor]:
-        return {"x": self.xs[row], "labels": self.ys[row]}
+    def __getitems__(self, rows: list[int]) -> dict[str, Tensor]:
+        xs, ys = super().__getitems__(rows)
+        return {"x": xs, "labels": ys}
 
 
 class WithLoss(nn.Module):
@@ -55,10 +51,17 @@ def train(work: Workload, defaults: bool, folder: Path) -> Trained:
         per_device_train_batch_size=work.batch,
         learning_rate=work.lr,
         dataloader_drop_last=True,
+        remove_unused_columns=False,
         use_cpu=True,
         **options,
     )
     optimizers: tuple[torch.optim.Optimizer | None, None] = (None if defaults else adam(work, model), None)
-    trainer = Trainer(model, arguments, train_dataset=Rows(*work.data()), optimizers=optimizers)
+    trainer = Trainer(
+        model,
+        arguments,
+        data_collator=as_it_is,
+        train_dataset=Named(*work.data()),
+        optimizers=optimizers,
+    )
     trainer.train()
     return Trained(model.network, updates(trainer.optimizer))

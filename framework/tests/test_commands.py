@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -176,6 +177,61 @@ def test_a_terminal_gets_a_bar_and_tables(config: Config, root: Path) -> None:
     run_plan(check(config(trackers=trackers)), root, console)
     text = stream.getvalue()
     assert "12/12" in text and "steps/s" in text and "┃" in text
+
+
+def drawn_at(width: int, row: dict[str, float]) -> list[str]:
+    """What a terminal of that width shows of a run after its last step."""
+    from pegboard.report.console import Console
+    from rich.console import Console as Rich
+
+    stream = io.StringIO()
+    console = Console(stream=stream)
+    console.rich = Rich(file=stream, force_terminal=True, width=width, no_color=True)
+    console.live = True
+    console.start(600)
+    console.row(row)
+    console.advanced(600)
+    console.stop()
+    text = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+    return text.replace("\r", "\n").splitlines()
+
+
+def test_a_narrow_terminal_keeps_its_bar_and_every_figure() -> None:
+    names = ("loss", "val/loss", "val/accuracy", "val/top5", "val/f1", "val/ece", "test/loss")
+    row = {name: 0.12345 + i for i, name in enumerate(names)}
+    lines = drawn_at(80, row)
+    assert all(len(line) <= 80 for line in lines)
+    last = lines[max(i for i, line in enumerate(lines) if "600/600" in line) :]
+    assert "━" * 10 in last[0] and "steps/s" in last[0]
+    shown = " ".join(" ".join(last).split())
+    assert all(f"{name} {value:.4g}" in shown for name, value in row.items())
+
+
+def test_slow_steps_are_told_in_seconds_a_step() -> None:
+    from pegboard.report.console import speed
+
+    assert [speed(rate, "step") for rate in (0.0, 0.25, 3.0, 1234.0)] == [
+        "no step yet",
+        "4.0 s/step",
+        "3.0 steps/s",
+        "1234 steps/s",
+    ]
+
+
+def test_lists_of_parts_are_whole_at_any_width(
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, root: Path
+) -> None:
+    from pegboard.registry import Registry
+
+    summaries = [e.part.summary for e in Registry.discover().entries("model")]
+    for width in (40, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        assert main(["show", "models"]) == 0
+        out = capsys.readouterr().out
+        assert "..." not in out
+        assert all(set(summary.split()) <= set(out.split()) for summary in summaries)
+        assert width < 80 or max(map(len, out.splitlines())) <= width
 
 
 def test_the_public_functions_are_lazy_and_listed() -> None:

@@ -60,7 +60,7 @@ def pegboard_trackers():
 def quick() -> Iterator[None]:
     """Nobody looks at the curves, nor at what git says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pegboard.ending.draw_curves", lambda rows, path, title: path)
+        patch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
         patch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
         yield
 

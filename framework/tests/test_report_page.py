@@ -151,3 +151,34 @@ def test_the_command_needs_no_torch_and_names_a_folder_that_is_no_run(
     assert shown.strip() == "False"
     assert main(["report", str(tmp_path)]) == 2
     assert "is not a run folder" in capsys.readouterr().err
+
+
+def test_the_page_names_the_split_and_size_of_what_it_shows(run: pegboard.Run) -> None:
+    page = read(run.folder / "report.html")
+    samples = json.loads((run.folder / "environment.json").read_text())["data"]["samples"]
+    for split, words in (("train", "train (training)"), ("test", "test")):
+        assert re.search(rf"{re.escape(words)}\s*{samples[split]}", page.text)
+    assert "Predictions, test split" in page.text
+    assert "The training loss is the mean over the steps" in page.text
+
+
+def test_a_dark_page_has_no_white_chart(run: pegboard.Run) -> None:
+    text = (run.folder / "report.html").read_text()
+    dark = "".join(re.findall(r"prefers-color-scheme: dark\) \{(.*?\n)\}", text, re.S))
+    assert re.search(r"img\.chart \{[^}]*invert", dark)
+    assert '<img class="chart" alt="curves"' in text
+
+
+def test_the_panel_of_losses_says_which_tricks_act_on_the_training_loss(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+    from pegboard.report.curves import draw_curves
+
+    drawn: list[Figure] = []
+    keep = Figure.savefig
+    rows = [{"step": i, "train/loss": 1.0, "val/loss": 2.0, "val/accuracy": 0.5} for i in (1, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda self, *a, **k: (drawn.append(self), keep(self, *a, **k)))
+        draw_curves(rows, tmp_path / "a.png", "a", ["dropout", "label_smoothing"])
+    labels = {axes.get_title(): axes.get_xlabel() for axes in drawn[0].axes}
+    assert "dropout, label_smoothing" in " ".join(labels["loss"].split()) and "objective" in labels["loss"]
+    assert labels["accuracy"] == "step"

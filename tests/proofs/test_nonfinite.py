@@ -128,7 +128,7 @@ def test_the_flag_changes_nothing_while_all_is_well(
 ) -> None:
     pegboard.train(config(None, optimizer), root=tmp_path / "flag", quiet=True)
     monkeypatch.undo()
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, title: path)
+    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
     pegboard.train(config(None, optimizer), root=tmp_path / "read", quiet=True)
     assert list(unequal(last_weights(tmp_path / "flag"), last_weights(tmp_path / "read"))) == []
 

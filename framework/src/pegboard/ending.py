@@ -21,7 +21,7 @@ from .engine.evaluate import Halted, collect, eval_mode, evaluate, on_cpu, readi
 from .engine.loop import Loop
 from .errors import PegboardError
 from .parts import Context
-from .planning import build, private_rng
+from .planning import Plan, build, private_rng
 from .recorded import write_report
 from .report.console import Console, number
 from .report.curves import draw_curves, draw_figure
@@ -46,13 +46,17 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if "test" in figures:
         row = {"step": progress.step, "epoch": loop.epochs}
         following.row(row | {f"test/{name}": value for name, value in figures["test"].items()})
-    tables = _tables(loop, [*figures][-1]) if figures else {}
+    split = [*figures][-1] if figures else ""
+    tables = _tables(loop, split) if figures else {}
     for name, table in tables.items():
         following.dispatch.send("table", name, table)
-    shown = {name: {"columns": list(t.columns), "rows": list(t.rows)} for name, t in tables.items()}
+    shown = {
+        name: {"split": split, "columns": list(t.columns), "rows": list(t.rows)} for name, t in tables.items()
+    }
     (folder / "tables.json").write_text(json.dumps(shown, default=str) + "\n", "utf-8")
     rows = MetricsFile.read(folder / "metrics.jsonl")
-    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name)
+    tricks = _of_training(loop.plan)
+    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name, tricks)
     following.dispatch.send("figure", "curves", picture)
     picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
     judged, measured = None, None
@@ -86,6 +90,12 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if judged is not None:
         summary["diagnosis"] = asdict(judged) | ({} if measured is None else {"samples": measured})
     return summary | ({} if reference is None else {"reference": reference})
+
+
+def _of_training(plan: Plan) -> list[str]:
+    """The tricks that are part of the loss of a training step and of no evaluation."""
+    stages = ("hang", "edit_batch", "edit_target", "edit_loss")
+    return sorted({placed.key for stage in stages for placed in plan.order.get(stage, ())})
 
 
 def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Following) -> None:

@@ -26,7 +26,7 @@ def test_light_module_imports_neither_wandb_nor_torch_nor_numpy() -> None:
 def test_record_is_a_tracker_with_defaults_for_every_field() -> None:
     (part,) = pegboard_trackers()
     assert (part.kind, part.name, part.config) == ("tracker", "wandb", Wandb)
-    assert part.summary == "Follow the run on Weights & Biases, online or offline."
+    assert part.summary == "Weights & Biases: log the run, online or offline."
     assert not part.reserved & {field.name for field in dataclasses.fields(Wandb)}
     assert list(check(Wandb(), Facts())) == []
 

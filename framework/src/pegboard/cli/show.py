@@ -17,6 +17,7 @@ HELP = "Show the installed parts, everything about one of them, or a picture of 
 EXAMPLE = """pegboard show models
          pegboard show data moons noise=0.2 --plot"""
 _WIDTH = 100
+_WIDE = 160  # of lists that go into a file or a pipe
 _SUFFIXES = (".png", ".svg")
 _CONFIGS = (".yaml", ".yml")
 
@@ -181,9 +182,11 @@ def _kind(kind: str, registry: Registry) -> Iterator[str]:
     yield f"{kind}s"
     names = [registry.reference(e) for e in entries]
     wide = max((len(n) for n in names), default=0)
-    room = max(_WIDTH - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6, 20)
+    room = max(_columns() - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6, 30)
     for name, entry in zip(names, entries, strict=True):
-        yield f"  {name:<{wide}}  {_cut(entry.part.summary, room):<{room}}  {entry.plugin.dist}"
+        first, *more = textwrap.wrap(entry.part.summary, room) or [""]
+        yield f"  {name:<{wide}}  {first:<{room}}  {entry.plugin.dist}"
+        yield from (f"  {'':<{wide}}  {line}" for line in more)
     if not entries:
         yield "  none installed"
     yield ""
@@ -285,5 +288,9 @@ def _example(name: str, part: Any, fields: Iterable[Field]) -> str:
     return to_yaml({at: {name: keys} if at in KEYED else {"name": name, **keys}}).rstrip()
 
 
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: room - 3] + "..."
+def _columns() -> int:
+    """Width of the terminal; wide enough for any summary where the output goes elsewhere."""
+    import shutil
+    import sys
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import IO, Any
 
 from rich.console import Console as RichConsole
+from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +29,17 @@ class _Stream(RichConsole):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
+class _Bar(Progress):
+    """A bar with the newest figures below it, on as many lines as the terminal needs for them."""
+
+    figures = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if self.figures:
+            yield Text(self.figures, overflow="fold")
+
+
 class Console:
     """Shows a run, or other work that counts a `unit`, to a person. `quiet` shows nothing but warnings."""
 
@@ -35,7 +47,7 @@ class Console:
         self.quiet, self.unit = quiet, unit
         self.rich = _Stream(file=stream or sys.stdout, highlight=False, soft_wrap=True)
         self.live = self.rich.is_terminal and not quiet
-        self._bar: Progress | None = None
+        self._bar: _Bar | None = None
         self._started, self._first, self._shown = time.monotonic(), 0, 0.0
         self._figures = ""
         self._total: int | None = None
@@ -57,7 +69,7 @@ class Console:
         self._started, self._first, self._total, self._step = time.monotonic(), done, total, done
         if self.live:
             columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
-            self._bar = Progress(*columns, console=self.rich, auto_refresh=False)
+            self._bar = _Bar(*columns, console=self.rich, auto_refresh=False)
             self._bar.add_task("", total=total, completed=done)
             self._bar.start()
             self._shown = time.monotonic()
@@ -73,15 +85,15 @@ class Console:
         """How far it is, as a bar or a line."""
         step, seconds = self._step, max(time.monotonic() - self._started, 1e-9)
         rate = (step - self._first) / seconds
-        text = f"{rate:.0f} {self.unit}s/s"
+        text = speed(rate, self.unit)
         if self._total is not None and rate:
             text += f", {_duration((self._total - step) / rate)} left"
-        text = f"{text}  {self._figures}".rstrip()
         if self._bar is not None:
+            self._bar.figures = self._figures
             self._bar.update(self._bar.task_ids[0], completed=step, description=text)
             self._bar.refresh()
         else:
-            self.say(f"{self.unit} {step}/{self._total}  {text}")
+            self.say(f"{self.unit} {step}/{self._total}  {text}  {self._figures}".rstrip())
 
     def row(self, row: Mapping[str, Any]) -> None:
         """Remember the newest figures, which are shown beside the bar."""
@@ -123,6 +135,13 @@ def working(total: int, unit: str) -> Iterator[Callable[[int], None]]:
         yield console.advanced
     finally:
         console.stop()
+
+
+def speed(rate: float, unit: str) -> str:
+    """Units a second, or seconds a unit where one takes longer than that."""
+    if rate <= 0:
+        return f"no {unit} yet"
+    return f"{rate:.{0 if rate >= 10 else 1}f} {unit}s/s" if rate >= 1 else f"{1 / rate:.1f} s/{unit}"
 
 
 def _duration(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,13 @@ COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833", "samples": "
 UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
 
 
-def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Path:
-    """Loss and metrics against the step, one panel for each name, its splits together."""
+def draw_curves(
+    rows: Sequence[Mapping[str, Any]], path: Path, title: str, tricks: Sequence[str] = ()
+) -> Path:
+    """Loss and metrics against the step, one panel for each name, its splits together.
+
+    `tricks` act on the training loss alone, which its panel says.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -36,7 +42,10 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Pa
             steps, values = zip(*points, strict=True)
             axes.plot(steps, values, style, label=split, linewidth=1.2, color=COLOURS.get(split))
         axes.set_title(name, fontsize=10)
+        beside = name == "loss" and "train" in series[name] and len(series[name]) > 1
         axes.set_xlabel("step", fontsize=8)
+        if beside:
+            axes.set_xlabel(f"step\n{about_losses(tricks)}", fontsize=7)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.25)
         axes.legend(fontsize=8, frameon=False)
@@ -44,6 +53,13 @@ def draw_curves(rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> Pa
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
     return path
+
+
+def about_losses(tricks: Sequence[str]) -> str:
+    """Why the training loss and the held-out one are not the same measure."""
+    told = f" with {', '.join(tricks)}" if tricks else ""
+    about = f"train: as in training{told}; others: the objective alone"
+    return "\n".join(textwrap.wrap(about, 56, max_lines=3, placeholder=" ..."))
 
 
 def draw_figure(path: Path, title: str, draw: Callable[[Figure], None]) -> Path:

@@ -13,6 +13,11 @@ from typing import Any
 from .console import number, split_place
 
 COLUMNS, ROWS = 40, 200  # of a table that are shown
+CHARTS = ("curves",)  # lines, which a dark page inverts; other figures may hold pictures of the data
+LOSSES = (
+    "The training loss is the mean over the steps since the row before, with all that the tricks do in "
+    "training. The losses of other splits are the objective alone, measured at that step."
+)
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; --good: #2a7f3f; --bad: #b3462c; }
 @media (prefers-color-scheme: dark) { :root { --good: #6fcf87; --bad: #f0927a; } }
@@ -30,6 +35,10 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child { text-align: left; }
 img { width: 100%; min-width: 40rem; background: #fff; }
+@media (prefers-color-scheme: dark) {
+  img { filter: brightness(.85); }
+  img.chart { filter: invert(.9) hue-rotate(180deg); } /* lines on white become lines on the dark page */
+}
 pre { overflow-x: auto; padding: .8rem; background: var(--soft); font-size: .85rem; line-height: 1.4; }
 summary { cursor: pointer; }
 """
@@ -89,7 +98,7 @@ def _figures(run: Contents) -> Iterator[str]:
     spread = _mapping(run.summary.get("statistics"))
     if figures:
         yield f"<h2>Figures{', means over the folds' if spread else ''}</h2>"
-        yield _by_split(figures, best)
+        yield _by_split(figures, best, _mapping(_mapping(run.environment.get("data")).get("samples")))
     yield from _probes(figures, _mapping(run.summary.get("failed_probes")))
     if isinstance(gap := judged.get("gap"), float):
         yield f"<p>generalisation gap: {number(gap)} of loss between held-out and training samples</p>"
@@ -119,17 +128,20 @@ def _spread(name: str, of: Mapping[str, Any]) -> list[Any]:
     return [name, of.get("mean", ""), of.get("std", ""), interval, of.get("values", "")]
 
 
-def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """A row for each split, and one for the optimum on it."""
-    splits = [s for s in ("train", "val", "test") if any(key.startswith(f"{s}/") for key in figures)]
+SPLITS = {"train": "train (training)", "val": "val (validation)", "test": "test"}
+
+
+def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any], samples: Mapping[str, Any]) -> str:
+    """A row for each split, with its samples, and one for the optimum on it."""
+    splits = [s for s in SPLITS if any(key.startswith(f"{s}/") for key in figures)]
     names = list(dict.fromkeys(key.partition("/")[2] for key in figures if key.partition("/")[0] in splits))
     rows = [
-        [split + what, *(found.get(f"{split}/{name}", "") for name in names)]
+        [SPLITS[split] + what, samples.get(split, ""), *(found.get(f"{split}/{name}", "") for name in names)]
         for what, found in (("", figures), (", optimum", best))
         for split in splits
         if found
     ]
-    return _table(["split", *names], rows)
+    return _table(["split", "samples", *names], rows)
 
 
 def _reference(run: Contents) -> Iterator[str]:
@@ -150,14 +162,19 @@ def _pictures(run: Contents) -> Iterator[str]:
     for name, picture in run.pictures.items():
         data = base64.b64encode(picture).decode("ascii")
         yield f"<h2>{escape(name.capitalize())}</h2>"
-        yield f'<div class="wide"><img alt="{escape(name)}" src="data:image/png;base64,{data}"></div>'
+        kind = ' class="chart"' if name in CHARTS else ""
+        yield f'<div class="wide"><img{kind} alt="{escape(name)}" src="data:image/png;base64,{data}"></div>'
+        if name == "curves":
+            yield f"<p>{escape(LOSSES)}</p>"
 
 
 def _tables(run: Contents) -> Iterator[str]:
     for name, found in run.tables.items():
         columns, rows = _mapping(found).get("columns"), _mapping(found).get("rows")
         if isinstance(columns, list) and isinstance(rows, list) and rows:
-            yield f"<h2>{escape(name.replace('_', ' ').capitalize())}</h2>"
+            split = _mapping(found).get("split")
+            of = f", {split} split" if isinstance(split, str) and split else ""
+            yield f"<h2>{escape(name.replace('_', ' ').capitalize() + of)}</h2>"
             yield _table(columns, [row for row in rows if isinstance(row, list)])
 
 

@@ -46,7 +46,7 @@ def lean() -> Iterator[None]:
     with (
         plugins_once(),
         patch.object(Plan, "explain", lambda plan: "a plan\n"),
-        patch.object(ending, "draw_curves", lambda rows, path, title: path),
+        patch.object(ending, "draw_curves", lambda rows, path, *_: path),
         patch.object(ending, "picture_samples", lambda *given: None),
         patch.object(training, "report", lambda *given: None),
     ):

@@ -10,7 +10,7 @@ from pegboard import Context, Gt, Le, Length, Regularizer, Site, Trick, hookimpl
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Standardise every feature over the batch, then scale and shift it.
+    """Batch normalization: standardise every feature over the batch, then scale and shift it.
 
     Training uses the mean and variance of the batch, evaluation running averages of them. The
     usual place is between a linear layer or convolution and its nonlinearity, the `affine` pegs.

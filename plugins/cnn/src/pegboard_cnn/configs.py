@@ -33,7 +33,7 @@ Margins = Annotated[int, Ge(0)] | Annotated[tuple[Annotated[int, Ge(0)], ...], L
 
 @dataclass(frozen=True)
 class Cnn:
-    """Convolution, activation and pooling, layer after layer, then dense ones: for 1, 2 and 3 dimensions."""
+    """Convolutional network (CNN): convolutions with pooling, then dense layers; in 1, 2 or 3 dimensions."""
 
     channels: Sizes = (32, 64)  # of each layer
     kernel: Sizes = 3  # places it spans along every axis; a number is for all layers, a list one for each
@@ -67,7 +67,7 @@ DENSENETS = {121: (6, 12, 24, 16), 161: (6, 12, 36, 24), 169: (6, 12, 32, 32), 2
 
 @dataclass(frozen=True)
 class ResNet:
-    """Residual network: blocks of convolutions, each added to what it reads."""
+    """Residual network (ResNet): blocks of convolutions with skip connections."""
 
     form: Form = "cifar"  # three stages for small pictures, or four for large ones
     depth: Annotated[int, Ge(8)] = 20  # layers with weights: 6n + 2 (cifar); 18, 34, 50, 101, 152 (imagenet)
@@ -80,7 +80,7 @@ class ResNet:
 
 @dataclass(frozen=True)
 class DenseNet:
-    """Densely connected network: each layer reads what all layers of its block gave before it."""
+    """DenseNet: each layer reads the outputs of all layers of its block before it."""
 
     form: Form = "cifar"  # three blocks for small pictures, or four for large ones
     depth: Annotated[int, Ge(4)] = (

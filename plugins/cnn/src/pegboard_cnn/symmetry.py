@@ -37,7 +37,7 @@ Split = Literal["train", "val", "test"]
 
 @dataclass(frozen=True)
 class Invariant:
-    """Convolutions and one pool over all places: outputs that stay the same when what is seen moves."""
+    """Translation-invariant CNN: convolutions and one global pool; a shift does not change outputs."""
 
     padding: Literal["zero", "circular"] = "zero"  # things move on an empty ground of zeros, or around
     channels: tuple[Size, ...] = (16, 32)  # of the hidden layers; the last has one for each output
@@ -49,14 +49,14 @@ class Invariant:
 
 @dataclass(frozen=True)
 class Multiview(Cnn):
-    """The same pyramid on every view of a thing, and dense layers on what all views have together."""
+    """Multi-view CNN: the same convolutions on every view of an object, pooled over views."""
 
     views: Literal["max", "average"] = "max"  # how what was found in the views is put together
 
 
 @dataclass(frozen=True)
 class Equivariance:
-    """How much outputs change when the input moves, and how far convolutions are from moving with it."""
+    """Translation equivariance gap: how outputs and convolutions follow a shifted input."""
 
     shift: Annotated[int, Ge(1)] = 1  # places that every sample moves by, along one axis after the other
     border: Literal["circular", "zero"] = "circular"  # what comes in: what left at the other side, or zeros
@@ -66,7 +66,7 @@ class Equivariance:
 
 @dataclass(frozen=True)
 class Filters:
-    """How much the kernels of the first convolution look like edges."""
+    """First-layer filters: how much the kernels of the first convolution look like edge detectors."""
 
     picture: str = ""  # a file that they are drawn in, as filters.png
 

@@ -18,7 +18,7 @@ PADDING, BEGIN, END, MARKS = 0, 1, 2, 3  # symbols of no meaning, and how many t
 
 @frozen
 class Copying(Shares):
-    """Short texts of random symbols and their copies, in order or reversed, for models that translate."""
+    """Copy task: random tokens and their copies, in order or reversed, for sequence to sequence models."""
 
     samples: Annotated[int, Ge(1)] = 2000  # in all splits together
     symbols: Annotated[int, Ge(1)] = 8  # that texts are made of, besides those that pad, begin and end

@@ -138,7 +138,7 @@ class Spirals(MadeClasses):
 
 @frozen
 class Blobs(MadeClasses):
-    """Gaussian clouds around random centres, one class each."""
+    """Gaussian blobs around random centres, one class each."""
 
     classes: Annotated[int, Ge(2)] = 3  # clouds
     features: Annotated[int, Ge(1)] = 2  # dimension of the space

@@ -22,14 +22,14 @@ class Remembered(Shares):
 
 @frozen
 class Recall(Remembered):
-    """A bit at the first step of a series, which is asked for at its end."""
+    """Recall task: a bit at the first step of a series, asked for at its end."""
 
     noise: Annotated[float, Ge(0)] = 0.0  # standard deviation of all later steps
 
 
 @frozen
 class Adding(Remembered):
-    """Random numbers of which two are marked, one in each half, and the sum of these two."""
+    """Adding problem: random numbers of which two are marked, one in each half; the target is their sum."""
 
 
 def recall_spec(config: Recall) -> DataSpec:

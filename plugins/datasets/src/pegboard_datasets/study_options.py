@@ -87,7 +87,7 @@ class Objects(MadeClasses):
 
 @frozen
 class Quartet(ValueCut):
-    """Pairs of numbers with the same means, deviations and correlation, and other shapes."""
+    """Anscombe's quartet and more: pairs of equal means, deviations and correlation, of other shapes."""
 
     kind: Literal["anscombe", "cloud", "circle", "star", "cross", "stripes", "parabola"] = "anscombe"  # shape
     number: Annotated[int, Ge(1), Le(4)] = 1  # which of the four of `anscombe` or `cloud`
@@ -100,7 +100,7 @@ class Quartet(ValueCut):
 
 @frozen
 class SwissRoll(MadeValues):
-    """A sheet in space that is rolled, folded or flat but never stretched; the target is the place on it."""
+    """Swiss roll: a sheet rolled, folded or flat in space, never stretched; the target is the place on it."""
 
     embedding: Literal["roll", "flat", "cylinder", "fold"] = "roll"  # how the sheet lies in space
     noise: Annotated[float, Ge(0)] = 0.0  # standard deviation added to every input
@@ -156,7 +156,7 @@ class Solids(MadeClasses):
 
 @dataclass(frozen=True)
 class GroupDisparity:
-    """How much more often a classifier is right in one group than in the other."""
+    """Group disparity: how much more often a classifier is right in one group than in the other."""
 
     column: int = -1  # the feature that says the group: above the middle of its range is the second
     split: Literal["train", "val", "test"] = "test"  # whose samples are asked

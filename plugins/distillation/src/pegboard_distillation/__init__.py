@@ -36,7 +36,7 @@ _SOURCES = "a run folder, a checkpoint folder or zoo:name"
 
 @dataclass(frozen=True)
 class Distillation:
-    """Learn from a trained teacher's outputs beside the labels."""
+    """Knowledge distillation: learn from a trained teacher's outputs beside the labels."""
 
     teacher: str = ""  # a run folder, a checkpoint folder or zoo:name
     temperature: Annotated[float, Gt(0)] = 4.0  # divides the logits of both; unused for real targets

@@ -10,7 +10,7 @@ from pegboard import Context, Ge, Length, Lt, Regularizer, Site, Trick, hookimpl
 
 @dataclass(frozen=True)
 class Dropout:
-    """Zero a random share of units in training, and scale up the rest.
+    """Dropout: zero a random share of units in training, and scale up the rest.
 
     `p` is the share that is dropped. What is kept is divided by `1 - p`, so that nothing is left
     to do in evaluation. The usual shares are 0.5 for hidden units and 0.2 for inputs.

@@ -17,14 +17,14 @@ Amount = Annotated[float, Ge(0)]
 
 @dataclass(frozen=True)
 class Pca:
-    """Linear autoencoder, whose codes span the principal components of the data."""
+    """Principal component analysis (PCA) as a linear autoencoder."""
 
     latent: Size = 2  # numbers of a code
 
 
 @dataclass(frozen=True)
 class Autoencoder:
-    """A network to a short code and one back, trained to give what they read."""
+    """Autoencoder: an encoder to a short code and a decoder back, trained to reconstruct the input."""
 
     latent: Size = 8  # numbers of a code
     form: Form = "dense"  # layers of both networks; convolutions that halve pictures, and double them again
@@ -38,7 +38,7 @@ class Autoencoder:
 
 @dataclass(frozen=True)
 class Vae:
-    """Variational autoencoder: codes are normal distributions, close to one that new samples come from."""
+    """Variational autoencoder (VAE): codes are normal distributions, close to the prior of new samples."""
 
     latent: Size = 20  # numbers of a code
     form: Form = "dense"  # layers of both networks; convolutions that halve pictures, and double them again
@@ -52,7 +52,7 @@ class Vae:
 
 @dataclass(frozen=True)
 class Gan:
-    """Two networks: a generator of samples, and a discriminator that tells them from those of the data."""
+    """Generative adversarial network (GAN): a generator, and a discriminator of its samples from the data."""
 
     latent: Size = 32  # numbers that a sample is made of
     form: Form = "dense"  # layers of both networks; convolutional ones are those of DCGAN, for pictures
@@ -66,7 +66,7 @@ class Gan:
 
 @dataclass(frozen=True)
 class Flow:
-    """Invertible layers between samples and normal numbers, with the exact likelihood of every sample."""
+    """Normalizing flow: invertible layers between samples and normal noise, with exact likelihood."""
 
     layers: Annotated[int, Ge(2)] = 8  # couplings; each changes half of the numbers by the other half
     hidden: Annotated[Sizes, Length(1)] = (64, 64)  # widths of the network in each coupling
@@ -78,7 +78,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Diffusion:
-    """A network that takes noise away, step by step, until a sample is left."""
+    """Denoising diffusion (DDPM, DDIM sampling) with a small U-Net, or a dense network for vectors."""
 
     steps: Annotated[int, Ge(2), Le(10_000)] = 1000  # from a sample to noise
     schedule: Literal["linear", "cosine"] = "linear"  # how the noise grows
@@ -91,7 +91,7 @@ class Diffusion:
 
 @dataclass(frozen=True)
 class Hopfield:
-    """Memory of patterns, recalled by letting an energy fall; one gradient step stores them."""
+    """Hopfield network: an associative memory of patterns, recalled by descending an energy."""
 
     # pairs of neurons (Hopfield); powers of the overlap with a pattern; its softmax, which is attention
     kind: Literal["binary", "dense", "continuous"] = "binary"
@@ -103,7 +103,7 @@ class Hopfield:
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """How far what an autoencoder gives is from what it read, with penalties on its codes."""
+    """Reconstruction loss of an autoencoder, with penalties on its codes."""
 
     contractive: Amount = 0.0  # strength of the squared derivatives of the code by the input
     sparse: Amount = 0.0  # strength of the absolute numbers of the code
@@ -111,7 +111,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class Elbo:
-    """The bound on the log-likelihood that a variational autoencoder climbs, negated."""
+    """Negative ELBO: the evidence lower bound of a variational autoencoder, to be minimised."""
 
     beta: Amount = 1.0  # factor of the divergence of codes from the prior
     free_bits: Amount = 0.0  # nats of divergence that each number of a code has for nothing
@@ -119,7 +119,7 @@ class Elbo:
 
 @dataclass(frozen=True)
 class Adversarial:
-    """The game of a generator and a discriminator, each with a loss of its own."""
+    """Adversarial loss of a GAN: one for the generator and one for the discriminator."""
 
     variant: Literal["non_saturating", "minimax", "wasserstein", "hinge"] = "non_saturating"  # both losses
     penalty: Amount | None = None  # on the discriminator's gradient; null: 10 for wasserstein, else 0
@@ -128,33 +128,33 @@ class Adversarial:
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The exact log-likelihood of samples, negated."""
+    """Negative log-likelihood (NLL) of samples, exact."""
 
     levels: Annotated[int, Ge(2)] | None = None  # values of a pixel from 0 to 1; noise spreads each evenly
 
 
 @dataclass(frozen=True)
 class Denoising:
-    """How far the noise that a diffusion model finds in a sample is from the noise that was put there."""
+    """Denoising loss of a diffusion model: squared error of the predicted noise."""
 
     draws: Size = 1  # times and noises of a sample in an evaluation
 
 
 @dataclass(frozen=True)
 class Energy:
-    """The energy of patterns; the first step of descent on it stores them."""
+    """Hopfield energy of the patterns, whose first gradient step stores them."""
 
     flips: Annotated[float, Ge(0), Le(0.5)] = 0.1  # share of a pattern that is changed before it is recalled
 
 
 @dataclass(frozen=True)
 class PrincipalComponents:
-    """Reference: the best linear autoencoder, from the eigenvectors of the covariance."""
+    """PCA reference: the best linear autoencoder, from the eigenvectors of the covariance."""
 
 
 @dataclass(frozen=True)
 class ImportanceWeighted:
-    """Log-likelihood of a variational autoencoder by importance weights, a closer bound than the elbo."""
+    """Importance-weighted log-likelihood (IWAE) of a VAE, a closer bound than the ELBO."""
 
     draws: Size = 100  # codes for each sample
     samples: Size = 1000  # first samples of the test split that are measured
@@ -162,7 +162,7 @@ class ImportanceWeighted:
 
 @dataclass(frozen=True)
 class Modes:
-    """Which clouds of a mixture, or which classes of data, samples of the model reach, and how evenly."""
+    """Mode coverage: which components of a mixture, or classes, samples reach, and how evenly."""
 
     samples: Size = 2500  # that are generated
     within: Annotated[float, Gt(0)] = 4.0  # deviations from a centre, in the plane, within which one counts
@@ -170,12 +170,12 @@ class Modes:
 
 @dataclass(frozen=True)
 class Entropy:
-    """How far a model's log-likelihood is from that of the true density of a mixture in the plane."""
+    """Entropy gap: a model's log-likelihood beside that of the true density of a mixture in the plane."""
 
 
 @dataclass(frozen=True)
 class Frechet:
-    """Distance of samples from the data by the features of a trained classifier, and its classes of them."""
+    """Fréchet distance of samples from the data by a classifier's features, and their classes."""
 
     classifier: str = ""  # a run folder, a checkpoint folder or zoo:name, trained on the same inputs
     samples: Annotated[int, Ge(2)] = 5000  # that are generated, and taken from the data
@@ -183,7 +183,7 @@ class Frechet:
 
 @dataclass(frozen=True)
 class Capacity:
-    """Crosstalk of the patterns in a memory, which of them are stable, and how well they are recalled."""
+    """Capacity of a Hopfield memory: crosstalk, stable patterns, and how well they are recalled."""
 
     flips: Annotated[float, Ge(0), Le(0.5)] = 0.0  # share of a pattern that is changed first
     patterns: Size = 100  # first training patterns that are recalled

@@ -16,7 +16,7 @@ Readout = Literal["sum", "mean", "max"]
 
 @dataclass(frozen=True)
 class Gcn:
-    """Graph convolution: every layer mixes a node with its neighbours by fixed weights."""
+    """Graph convolutional network (GCN): every layer mixes a node with its neighbours by fixed weights."""
 
     hidden: tuple[Size, ...] = (16,)  # widths of the hidden layers
     activation: Activation = "relu"  # nonlinearity after every hidden layer
@@ -29,7 +29,7 @@ class Gcn:
 
 @dataclass(frozen=True)
 class Gat:
-    """Graph attention: every layer mixes a node with its neighbours by weights that it computes."""
+    """Graph attention network (GAT): every layer mixes a node with its neighbours by attention weights."""
 
     hidden: tuple[Size, ...] = (8,)  # width of one head in each hidden layer
     heads: Size = 8  # attentions side by side in a hidden layer, joined
@@ -45,7 +45,7 @@ class Gat:
 
 @dataclass(frozen=True)
 class Gin:
-    """Graph isomorphism network: a small network on a node and the sum over its neighbours."""
+    """Graph isomorphism network (GIN): an MLP on a node and the sum over its neighbours."""
 
     hidden: tuple[Size, ...] = (32, 32, 32)  # widths of the hidden layers
     learn_eps: bool = True  # learn how much a node counts beside its neighbours
@@ -59,7 +59,7 @@ class Gin:
 
 @dataclass(frozen=True)
 class MessagePassing:
-    """Messages along edges, an aggregation and an update, each to be chosen."""
+    """Message passing neural network (MPNN): messages along edges, an aggregation and an update to choose."""
 
     hidden: tuple[Size, ...] = (32, 32)  # widths of the hidden layers
     message: Literal["linear", "pair", "gated"] = "linear"  # what is sent along an edge
@@ -74,7 +74,7 @@ class MessagePassing:
 
 @dataclass(frozen=True)
 class Cheb:
-    """Polynomial filters: every pair of channels has a polynomial of the graph's Laplacian."""
+    """Chebyshev graph convolution (ChebNet): filters that are polynomials of the graph's Laplacian."""
 
     hidden: tuple[Size, ...] = (16,)  # widths of the hidden layers
     order: Annotated[int, Ge(0)] = 2  # degree of the polynomials: how many hops a layer sees
@@ -91,7 +91,7 @@ class Cheb:
 
 @dataclass(frozen=True)
 class Spectral:
-    """Filters on the eigenvectors of the Laplacian of a graph that stays the same."""
+    """Spectral graph convolution: filters on the Laplacian's eigenvectors of one fixed graph."""
 
     hidden: tuple[Size, ...] = (16,)  # widths of the hidden layers
     filter: Literal["plain", "smooth"] = "smooth"  # a number for each eigenvector, or a sum of kernels
@@ -108,7 +108,7 @@ class Spectral:
 
 @dataclass(frozen=True)
 class Monet:
-    """Patches of learned Gaussians around every node, as the kernel of a convolution on an image."""
+    """MoNet: graph convolution by learned Gaussian kernels on coordinates around every node."""
 
     hidden: tuple[Size, ...] = (32,)  # widths of the hidden layers
     kernels: Size = 4  # Gaussians of a patch

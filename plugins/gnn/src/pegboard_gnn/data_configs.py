@@ -18,7 +18,7 @@ Fanouts = Annotated[tuple[Annotated[int, Ge(1)], ...], Length(1)] | None
 
 @dataclass(frozen=True)
 class Planetoid:
-    """Papers that cite each other: Cora, CiteSeer or PubMed, with the public split."""
+    """Citation graphs: Cora, CiteSeer or PubMed, with the public (Planetoid) split."""
 
     dataset: Literal["Cora", "CiteSeer", "PubMed"] = "Cora"  # which of the three
     root: str | None = None  # folder that holds, or will hold, DATASET/raw; null: planetoid of PEGBOARD_DATA
@@ -48,7 +48,7 @@ class Karate:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A random graph of communities, dense inside and sparse between, with noisy features."""
+    """Stochastic block model: a random graph of communities, dense inside and sparse between."""
 
     nodes: Count = 200  # nodes in all
     blocks: Annotated[int, Ge(2)] = 2  # communities of equal size
@@ -64,7 +64,7 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Cycles:
-    """Graphs that colour refinement cannot tell apart: a class for each, nodes in random order."""
+    """Cycle graphs that colour refinement (Weisfeiler-Leman) cannot tell apart, one class each."""
 
     family: Literal["cycles", "skip_links"] = (
         "skip_links"  # one cycle or two; or cycles with skips of a length
@@ -124,7 +124,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Clouds:
-    """Points on the surface of bodies, with normals: which body, or on which part of it is each point."""
+    """Point clouds on the surface of solids, with normals: which solid, or which part of it."""
 
     bodies: Annotated[tuple[Body, ...], Length(1)] = ("sphere", "cube", "torus")  # cylinder and cone too
     task: Literal["body", "part"] = "body"  # what is asked for
@@ -138,7 +138,7 @@ class Clouds:
 
 @dataclass(frozen=True)
 class PixelClouds:
-    """Pictures as sets of points: place and brightness of the pixels that are not dark."""
+    """Images as point clouds: place and brightness of the pixels that are not dark."""
 
     path: str  # a data set of pictures: folder, or name on the Hugging Face hub, as ylecun/mnist
     image: str = "image"  # column of the pictures

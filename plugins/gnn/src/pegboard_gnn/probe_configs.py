@@ -11,7 +11,7 @@ from pegboard import Facts, Ge, Nodes, Points, Problem
 
 @dataclass(frozen=True)
 class NodeOrder:
-    """How much answers depend on the order in which nodes or points stand: 0 for what has no order."""
+    """Permutation invariance: how much outputs depend on the order of nodes or points."""
 
     orders: Annotated[int, Ge(1)] = 20  # orders that are tried
     samples: Annotated[int, Ge(1)] = 64  # of the split, the first
@@ -20,7 +20,7 @@ class NodeOrder:
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How alike all nodes of a graph become from layer to layer: 1 where nothing tells them apart."""
+    """Over-smoothing: how alike the nodes of a graph become from layer to layer; 1 where all are the same."""
 
     samples: Annotated[int, Ge(1)] = 64  # of the split, the first
     split: Literal["train", "val", "test"] = "val"  # whose graphs are looked at

@@ -12,7 +12,7 @@ from .configs import Activation, Size
 
 @dataclass(frozen=True)
 class DeepSets:
-    """A network on every point, a sum over the set, and a network on that: no order of points matters.
+    """Deep Sets: a network on every point, a sum over the set, and a network on that; invariant to order.
 
     Where every point has a target, each gets an answer by itself and the sum: points in another order get the
     same answers in that order.
@@ -27,7 +27,7 @@ class DeepSets:
 
 @dataclass(frozen=True)
 class Equivariant:
-    """Layers of two matrices, one for a point and one for the mean of all: the most that order allows.
+    """Permutation-equivariant layers on sets: one matrix for a point and one for the mean of all.
 
     With one channel a layer has two numbers, as the only linear maps that permutations commute with.
     """
@@ -40,7 +40,7 @@ class Equivariant:
 
 @dataclass(frozen=True)
 class PointNet:
-    """A network on every point, turned by networks that look at all points, and the maximum over them."""
+    """PointNet: a network on every point, with learned transforms, and a maximum over points."""
 
     transform_input: bool = True  # turn the points by a matrix that is predicted from all of them
     transform_features: bool = True  # the same for their first features
@@ -58,6 +58,6 @@ class PointNet:
 
 @dataclass(frozen=True)
 class OrthogonalTransform:
-    """Keep the matrices that a pointnet predicts for features near rotations, by ||I - A A^T||^2."""
+    """Orthogonality penalty of PointNet: keep its feature transforms near rotations, by ||I - A A^T||^2."""
 
     weight: Annotated[float, Ge(0)] = 0.001  # of the term; 0 is none

@@ -28,7 +28,7 @@ _ROUNDING = 1e-6  # by how much a row of a confusion matrix may miss one
 
 @dataclass(frozen=True)
 class LabelSmoothing:
-    """Train towards a distribution over classes instead of a single one."""
+    """Label smoothing: train towards a distribution over classes instead of a single one."""
 
     epsilon: Annotated[float, Ge(0), Lt(1)] | None = None  # share spread over all classes; 0.1 when null
     confusion: tuple[tuple[float, ...], ...] | None = None  # instead: a distribution for each true class
@@ -36,7 +36,7 @@ class LabelSmoothing:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Add Gaussian noise to real targets, fresh in every step."""
+    """Label noise: add Gaussian noise to real targets, fresh in every step."""
 
     std: Annotated[float, Ge(0)] = 0.1  # standard deviation, in the units of the target
 

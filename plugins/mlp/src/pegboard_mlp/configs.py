@@ -60,7 +60,7 @@ POSITIVE_ALPHA = ("celu", "hardshrink", "softplus", "softshrink")
 
 @dataclass(frozen=True)
 class Linear:
-    """One affine map of the flattened input: regression, logistic, softmax, SVM by objective."""
+    """Linear model of the flattened input: linear, logistic or softmax regression, or SVM, by objective."""
 
     bias: bool = True  # add a constant to every output
     init: Start = "default"  # start from torch's random weights, or from zero
@@ -68,7 +68,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Mlp:
-    """A multi-layer perceptron on the flattened input."""
+    """Multi-layer perceptron (MLP) on the flattened input."""
 
     hidden: tuple[Annotated[int, Ge(1)], ...] = (128,)  # widths of the hidden layers; none is a linear model
     activation: Activation = "relu"  # nonlinearity after every hidden layer
@@ -85,7 +85,7 @@ MONOMIALS = 100_000  # above this a polynomial is a mistake rather than a wish
 
 @dataclass(frozen=True)
 class Polynomial:
-    """A polynomial of the flattened input with every monomial up to a degree, linear in its parameters."""
+    """Polynomial regression: every monomial of the flattened input up to a degree."""
 
     degree: Annotated[int, Ge(1)] = 2  # of the highest monomials
     basis: Literal["monomial", "chebyshev", "legendre"] = "monomial"  # polynomials whose sum it is
@@ -97,7 +97,7 @@ class Polynomial:
 
 @dataclass(frozen=True)
 class SineTrend:
-    """A sine with a trend, a sin(frequency x) + b x + c, linear in its parameters."""
+    """Sine with a linear trend, a sin(frequency x) + b x + c, linear in its parameters."""
 
     frequency: Annotated[float, Gt(0)] = 1.0  # of the sine, in radians for each unit of the input
     bias: bool = True  # have the constant c
@@ -117,7 +117,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Prototypes:
-    """Minus the squared distances to some centres: nearest-centre decisions, and clustering."""
+    """Prototypes: nearest-centre classification and k-means; outputs are minus squared distances."""
 
     centres: Annotated[int, Ge(1)] | None = None  # how many; None is one for each output that is asked for
     spread: Annotated[float, Ge(0)] = 1.0  # standard deviation of the normal numbers where they start
@@ -125,7 +125,7 @@ class Prototypes:
 
 @dataclass(frozen=True)
 class Gradients:
-    """How large the gradient of the mean output is: by the first weights, the last ones, and the input."""
+    """Vanishing gradients: norms of the mean output's gradient by first and last weights and input."""
 
     samples: Annotated[int, Ge(1)] = 256  # training samples it is the mean of
     double: bool = False  # in float64, where what has nearly vanished is not yet zero

@@ -27,14 +27,14 @@ DISTANCES = ("clustering",)
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """The exact least squares fit of a linear model; of several optima the one of least norm."""
+    """Least squares reference: the exact fit of a linear model; of several optima the one of least norm."""
 
     features: Literal["mean", "sum"] = "mean"  # how the squares of one sample are put together, as in mse
 
 
 @dataclass(frozen=True)
 class Ridge(LeastSquares):
-    """The exact least squares fit with weight decay: squares + value / 2 ||w||^2."""
+    """Ridge regression reference: the exact fit of squares + value / 2 ||w||^2."""
 
     value: Strength = 0.01  # strength, as that of weight_decay
     bias: bool = False  # the bias decays too
@@ -42,40 +42,40 @@ class Ridge(LeastSquares):
 
 @dataclass(frozen=True)
 class Lasso(LeastSquares):
-    """The least squares fit with a cost of absolute weights: squares + value ||w||_1."""
+    """Lasso reference: the exact fit of squares + value ||w||_1."""
 
     value: Strength = 0.01  # strength; at 0 it is least squares
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """The exact logistic or softmax regression: cross entropy + value / 2 ||w||^2."""
+    """Logistic regression reference (softmax too): the exact fit of cross entropy + value / 2 ||w||^2."""
 
     value: Strength = 0.0  # strength of the decay of weights, as that of weight_decay; the bias has none
 
 
 @dataclass(frozen=True)
 class Svm:
-    """The exact linear support vector machine: mean hinge + value ||w||^2, or the widest margin."""
+    """Linear SVM reference: the exact fit of mean hinge + value ||w||^2, or the widest margin."""
 
     value: Strength = 0.0  # strength, half of weight_decay's; 0 is the hard margin, for separable classes
 
 
 @dataclass(frozen=True)
 class Kmeans:
-    """The best prototypes that Lloyd's iterations find: mean squared distance to the nearest."""
+    """k-means reference: the best prototypes of Lloyd's iterations, mean squared distance to the nearest."""
 
     restarts: Annotated[int, Ge(1)] = 20  # starts by k-means++, of which the best counts
 
 
 @dataclass(frozen=True)
 class Margin:
-    """The margin between two classes, the widest one, and the most mistakes of a perceptron."""
+    """Margin between two classes, the widest one, and the bound on a perceptron's mistakes."""
 
 
 @dataclass(frozen=True)
 class VersionSpace:
-    """Whether a hyperplane separates two classes, and what share of all hyperplanes does."""
+    """Version space: whether a hyperplane separates two classes, and what share of all hyperplanes does."""
 
     samples: Annotated[int, Ge(1)] = 100_000  # hyperplanes that are drawn
 

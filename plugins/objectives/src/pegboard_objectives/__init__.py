@@ -67,7 +67,7 @@ class BinaryCrossEntropy:
 
 @dataclass(frozen=True)
 class Brier:
-    """Squared error of probabilities: bounded, and not convex in the logits."""
+    """Brier score: squared error of probabilities; bounded, and not convex in the logits."""
 
     missing: bool = False  # labels may be nan, which do not count; else nan ends the run
     metrics: tuple[Chance, ...] | None = None  # to measure; null: the usual
@@ -76,7 +76,7 @@ class Brier:
 
 @dataclass(frozen=True)
 class Mse:
-    """Squared error of real values, or of scores for classes against one-hot targets."""
+    """Mean squared error (MSE) of real values, or of class scores against one-hot targets."""
 
     features: Literal["mean", "sum"] = "mean"  # how the squares of one sample are put together
     half: bool = False  # take half of it, so that its gradient is the error itself
@@ -88,7 +88,7 @@ class Mse:
 
 @dataclass(frozen=True)
 class L1:
-    """Absolute error of real values."""
+    """L1 loss: absolute error of real values."""
 
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
@@ -98,7 +98,7 @@ class L1:
 
 @dataclass(frozen=True)
 class Huber:
-    """Half the squared error of real values near the target, absolute error further off."""
+    """Huber loss: half the squared error of real values near the target, absolute error further off."""
 
     delta: Positive = 1.0  # error at which the square becomes a line
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
@@ -109,7 +109,7 @@ class Huber:
 
 @dataclass(frozen=True)
 class Lp:
-    """Distance of the values of a sample from its targets: the root of a sum of powers."""
+    """Lp loss: the p-norm of the difference between a sample's outputs and its targets."""
 
     p: Power = 2.0  # the power, and that of the metric lp; inf is the largest error
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
@@ -118,19 +118,19 @@ class Lp:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Squared distance to the nearest centre, from outputs that are minus the squared distances."""
+    """Clustering (k-means) loss: squared distance to the nearest centre."""
 
 
 @dataclass(frozen=True)
 class SpanAnswer:
-    """Cross entropy of the first and of the last place of the stretch of a text that is the answer."""
+    """Span loss for extractive question answering: cross entropy of the answer's first and last token."""
 
     longest: Annotated[int, Ge(1)] | None = None  # places that an answer may have; null: any number
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """Cross entropy of the symbols hidden in a text, plus that of whether its second sentence follows."""
+    """BERT pretraining loss: cross entropy of the masked tokens, plus that of next-sentence prediction."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pegboard import Context, Facts, Ge, Probe, ProbePart, Problem, Tokens
 
 @dataclass(frozen=True)
 class Bleu:
-    """How much of a model's translations stands in those of the data: corpus BLEU of sacrebleu, 0 to 100."""
+    """Corpus BLEU of translations (sacrebleu), 0 to 100."""
 
     split: Literal["train", "val", "test"] = "test"  # whose texts are translated
     beams: Annotated[int, Ge(1)] = 1  # texts followed at once; 1 takes the likeliest symbol every time

@@ -22,7 +22,7 @@ Adjust = Literal["match_rms_adamw", "original"]
 
 @dataclass(frozen=True)
 class Sgd:
-    """Gradient descent, with momentum or Nesterov's acceleration if wanted."""
+    """SGD: stochastic gradient descent, with momentum or Nesterov's acceleration if wanted."""
 
     lr: Rate = 1e-3  # learning rate
     momentum: Share = 0.0  # share of the last update that is kept (heavy ball)
@@ -33,7 +33,7 @@ class Sgd:
 
 @dataclass(frozen=True)
 class Gd:
-    """Gradient descent on full batches that stops where the gradient is small; line searches if wanted."""
+    """Full-batch gradient descent that stops where the gradient is small, with line search if wanted."""
 
     lr: Rate = 1e-2  # learning rate; the first length that a line search tries
     tolerance: Small = 1e-6  # length of the gradient at which nothing moves any more and the run ends

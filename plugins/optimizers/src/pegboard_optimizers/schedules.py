@@ -21,14 +21,14 @@ Steps = Annotated[int, Ge(1)]
 
 @dataclass(frozen=True)
 class Constant:
-    """The same rate throughout."""
+    """Constant learning rate."""
 
     warmup: Count = 0  # steps of a linear ramp before it
 
 
 @dataclass(frozen=True)
 class Linear:
-    """Along a line from the full rate to `end`."""
+    """Linear decay from the full learning rate to `end`."""
 
     end: Annotated[float, Ge(0)] = 0.0  # factor at the end
     steps: Steps | None = None  # how many steps it takes after the ramp; None is the rest of the run
@@ -37,7 +37,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Step:
-    """Multiplied by `gamma` again and again."""
+    """Step decay: multiplied by `gamma` at regular steps."""
 
     gamma: Annotated[float, Gt(0)] = 0.1  # factor of every drop
     every: Steps | None = None  # steps between drops; None is a third of the run after the ramp
@@ -47,7 +47,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Half a cosine wave from the full rate to `end`."""
+    """Cosine annealing from the full learning rate to `end`."""
 
     end: Annotated[float, Ge(0)] = 0.0  # factor at the end
     steps: Steps | None = None  # how many steps it takes after the ramp; None is the rest of the run
@@ -56,7 +56,7 @@ class Cosine:
 
 @dataclass(frozen=True)
 class Exponential:
-    """The same share of the rate lost in every step."""
+    """Exponential decay: the same share of the learning rate lost in every step."""
 
     gamma: Annotated[float, Gt(0)] | None = None  # factor of every step; None ends the run at `end`
     end: Annotated[float, Gt(0)] = 0.01  # factor at the end of the run, where gamma does not say
@@ -65,7 +65,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class InverseTime:
-    """Divided by `(1 + rate * step) ** power`."""
+    """Inverse time decay: divided by `(1 + rate * step) ** power`."""
 
     rate: Annotated[float, Ge(0)] = 0.01  # how fast it falls
     power: Annotated[float, Gt(0)] = 1.0  # of the divisor
@@ -75,7 +75,7 @@ class InverseTime:
 
 @dataclass(frozen=True)
 class OneCycle:
-    """Up to the full rate and far down again, in one cycle over the run."""
+    """One-cycle policy: up to the full learning rate and far down again, once in a run."""
 
     pct_start: Annotated[float, Ge(0), Lt(1)] = 0.3  # share of the steps on the way up
     anneal: Literal["cos", "linear"] = "cos"  # shape of both ways

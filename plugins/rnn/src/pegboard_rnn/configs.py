@@ -26,7 +26,7 @@ OWN_FIELDS: dict[str, tuple[Cell, ...]] = {
 
 @dataclass(frozen=True)
 class Rnn:
-    """A recurrent network on series, symbols or pictures read step by step.
+    """Recurrent network (RNN, LSTM, GRU, minGRU, LRU) on series, tokens or images read step by step.
 
     A target of the whole sequence is read from the last state or the mean of all; one for every step, as the
     next symbol or a forecast, from the state of that step.

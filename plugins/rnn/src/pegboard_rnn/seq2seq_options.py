@@ -16,7 +16,7 @@ PAIRS = "Tokens, Tokens -> Tokens: a text, the target a step later, and the targ
 
 @dataclass(frozen=True)
 class Seq2Seq:
-    """A recurrent encoder that reads a text and a recurrent decoder that writes another."""
+    """Sequence to sequence (seq2seq): recurrent encoder and decoder, with attention if wanted."""
 
     cell: Literal["elman", "lstm", "gru"] = "gru"  # recurrence of both
     hidden: Annotated[int, Ge(1)] = 256  # width of a layer
@@ -30,7 +30,7 @@ class Seq2Seq:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Where in the source a model looks when it writes each symbol of the target: figures and a picture."""
+    """Attention alignment of source and target tokens in translation: figures and a picture."""
 
     split: Literal["train", "val", "test"] = "test"  # whose texts are read
     samples: Annotated[int, Ge(1)] | None = 500  # the first so many are measured; null: all

@@ -30,7 +30,7 @@ SEGMENTS = 2  # a text is of one sentence or of two
 
 @dataclass(frozen=True)
 class Bert:
-    """An encoder that is pretrained on hidden symbols, with a head for each kind of target."""
+    """BERT: a transformer encoder pretrained on masked tokens, with a head for each kind of target."""
 
     layers: Count = 4  # blocks; 12 in BERT-base
     width: Count = 128  # features of a place; 768 in BERT-base

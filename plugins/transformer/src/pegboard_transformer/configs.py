@@ -15,7 +15,7 @@ Count = Annotated[int, Ge(1)]
 
 @dataclass(frozen=True)
 class Encoder:
-    """A transformer encoder: a label for each sequence of symbols or vectors, or for each step of it."""
+    """Transformer encoder: a label for each sequence of tokens or vectors, or for each step of it."""
 
     layers: Count = 4  # blocks
     width: Count = 128  # features of a place
@@ -31,7 +31,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A language model: a transformer that predicts each symbol from those before it."""
+    """Decoder-only transformer (GPT): a language model that predicts each token from those before it."""
 
     layers: Count = 4  # blocks
     width: Count = 128  # features of a place
@@ -47,7 +47,7 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Translation:
-    """An encoder and a decoder that looks at what it read: one sequence of symbols to another."""
+    """Encoder-decoder transformer: one sequence of tokens to another, as in translation."""
 
     layers: Count = 3  # blocks of the encoder
     decoder_layers: Count | None = None  # blocks of the decoder; None is as many
@@ -65,7 +65,7 @@ class Translation:
 
 @dataclass(frozen=True)
 class Vit:
-    """A vision transformer: an encoder that reads a picture as a sequence of square patches."""
+    """Vision transformer (ViT): a transformer encoder on square patches of an image."""
 
     patch: Count = 4  # side of a patch; it divides height and width
     layers: Count = 6  # blocks

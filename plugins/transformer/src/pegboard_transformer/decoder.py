@@ -1,4 +1,4 @@
-"""A language model: a transformer that predicts each symbol from those before it."""
+"""Decoder-only transformer (GPT): a language model that predicts each token from those before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder and a decoder that looks at what it read: one sequence of symbols to another."""
+"""Encoder-decoder transformer: one sequence of tokens to another, as in translation."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PROJECT = Matches(r"[^/\\#?%:]{1,128}", r"at most 128 characters and none of / \
 
 @dataclass(frozen=True)
 class Wandb:
-    """Follow the run on Weights & Biases, online or offline."""
+    """Weights & Biases: log the run, online or offline."""
 
     project: Annotated[str, PROJECT] | None = None  # None: that of W&B's own settings, else pegboard
     entity: str | None = None  # user or team that owns the project; None is W&B's default

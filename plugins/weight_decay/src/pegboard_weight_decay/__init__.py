@@ -10,7 +10,7 @@ from pegboard import Context, Ge, Regularizer, Trick, hookimpl
 
 @dataclass(frozen=True)
 class WeightDecay:
-    """Pull weights towards zero, by the same share of each in every update.
+    """Weight decay: pull weights towards zero, by the same share of each in every update.
 
     `decoupled` multiplies them by `1 - lr * value` before the update, whatever the optimizer does
     with gradients; `l2` adds `value / 2` times the sum of their squares to the loss. Under plain
