@@ -19,7 +19,18 @@ from pegboard import (
 )
 
 from .checks import check_input, check_mlp, check_polynomial, check_threshold
-from .configs import Activation, Form, Gradients, Linear, Mlp, Polynomial, Prototypes, SineTrend, Threshold
+from .configs import (
+    Activation,
+    Form,
+    Gradients,
+    Linear,
+    Mlp,
+    Operations,
+    Polynomial,
+    Prototypes,
+    SineTrend,
+    Threshold,
+)
 from .reference_configs import probes
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ __all__ = [
     "Gradients",
     "Linear",
     "Mlp",
+    "Operations",
     "Polynomial",
     "Prototypes",
     "SineTrend",
@@ -160,6 +172,12 @@ def build_gradients(config: Gradients, context: Context) -> Probe:
     return GradientProbe(config.samples, config.double)
 
 
+def build_operations(config: Operations, context: Context) -> Probe:
+    from .operations import OperationProbe
+
+    return OperationProbe(config.gradient)
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     reads = (Vector, Image, Series)
@@ -185,4 +203,8 @@ def pegboard_models() -> list[Model[Any]]:
 
 @hookimpl
 def pegboard_probes() -> list[ProbePart[Any]]:
-    return [ProbePart("gradients", Gradients, build_gradients), *probes()]
+    return [
+        ProbePart("gradients", Gradients, build_gradients),
+        ProbePart("operations", Operations, build_operations),
+        *probes(),
+    ]

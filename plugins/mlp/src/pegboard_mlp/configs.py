@@ -129,3 +129,10 @@ class Gradients:
 
     samples: Annotated[int, Ge(1)] = 256  # training samples it is the mean of
     double: bool = False  # in float64, where what has nearly vanished is not yet zero
+
+
+@dataclass(frozen=True)
+class Operations:
+    """How many additions, subtractions, products, quotients, exponentials and comparisons a sample costs."""
+
+    gradient: bool = False  # count the gradient by the parameters too, not only the outputs
