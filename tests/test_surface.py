@@ -90,7 +90,7 @@ def test_the_surface_has_signatures_fields_methods_and_hooks() -> None:
         "pegboard.Model builds torch.nn.Module",
         "pegboard.Dataset keeps the field lengths of configs for the core",
         "pegboard.Schedule.kind: ClassVar[str] = 'schedule'",
-        "pegboard.Regularizer(= stages: Mapping[str, str] = <factory>)",
+        "pegboard.Regularizer(= stages: Mapping[Stage, RoleName] = <factory>)",
         "pegboard.Batch(2 target: Tensor | None = None)",
         "pegboard.Trick.edit_batch() -> Batch",
         "pegboard.Source.__len__() -> int",

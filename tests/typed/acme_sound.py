@@ -1,4 +1,4 @@
-"""A third party's plugin with sound types; `acme_wrong.py` is the same with five mistakes."""
+"""A third party's plugin with sound types; `acme_wrong.py` is the same with mistakes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from pegboard import (
     DataSpec,
     Facts,
     Model,
+    Peg,
+    Prefixed,
     Problem,
     Regularizer,
+    Role,
+    Site,
     Splits,
     Tracker,
     TrackerPart,
@@ -52,6 +56,8 @@ class Points:
 class Still:
     """Changes nothing."""
 
+    sites: tuple[Site, ...] = ("hidden", Prefixed("acme:gate"))  # pegs it would hang on
+
 
 def build_wide(config: Wide, context: Context) -> nn.Module:
     from torch import nn
@@ -86,10 +92,17 @@ def build_silent(config: Still, context: Context) -> Tracker:
     return Tracker()
 
 
+def own_peg(features: int) -> Peg:
+    return Peg(Prefixed("acme:gate"), features)
+
+
+PRUNE = Role(Prefixed("acme:prune"), "hang", after="drop")
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     return [
-        Model("wide", Wide, build_wide, inputs=(Vector,)),
+        Model("wide", Wide, build_wide, inputs=(Vector,), pegs=("hidden", Prefixed("acme:gate"))),
         Model("deep", Deep, build_deep, check=check_deep),
     ]
 
@@ -101,7 +114,10 @@ def pegboard_datasets() -> list[Dataset[Any]]:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Any]]:
-    return [Regularizer("still", Still, build_still, stages={"hang": "drop"})]
+    return [
+        Regularizer("still", Still, build_still, stages={"hang": "drop"}, inputs=(Vector,)),
+        Regularizer("mute", Still, build_still, stages={"hang": PRUNE.name}, roles=(PRUNE,)),
+    ]
 
 
 @hookimpl

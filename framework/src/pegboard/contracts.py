@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypedDict, Unpack
 
 from .specs import DataSpec
 
@@ -16,13 +16,29 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
+class BatchFields(TypedDict, total=False):
+    """The fields of a batch, as `Batch.replace` takes them."""
+
+    inputs: tuple[Tensor, ...]
+    target: Tensor | None
+    weight: Tensor | None
+    rows: Tensor | None
+
+
 class Batch(NamedTuple):
-    """Samples that are trained on together. `model(*batch.inputs)` is the forward pass."""
+    """Samples that are trained on together. `model(*batch.inputs)` is the forward pass.
+
+    `batch.replace(inputs=...)` is a batch with other inputs and the same target, weights and row numbers.
+    """
 
     inputs: tuple[Tensor, ...]
     target: Tensor | None = None
     weight: Tensor | None = None  # (batch,) weight of each sample, None for all equal
     rows: Tensor | None = None  # (batch,) number of each sample in its split
+
+    def replace(self, **fields: Unpack[BatchFields]) -> Batch:
+        """The same batch with other fields; tensors that are not named stay those of this batch."""
+        return self._replace(**fields)
 
     @property
     def samples(self) -> int:

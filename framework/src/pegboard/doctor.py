@@ -164,6 +164,9 @@ def _judge(one: Examined, seen: Imported) -> None:
         one.findings.append(finding)
     for text in seen.health:
         one.found("health", text)
+    for text in seen.remarks:
+        if not (seen.heavy and text.startswith("imports ")):  # told with what it costs
+            one.found("record", text, "its author mends that", wrong=False)
     for text in _few(seen.warnings):
         one.found("deprecated", text, "its author changes that line", wrong=False)
 

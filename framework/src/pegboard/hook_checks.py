@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import Any, get_args
 
 from .errors import PegboardError
 from .nearest import nearest
@@ -18,9 +20,26 @@ from .parts import (
     ProbePart,
     Regularizer,
     Schedule,
+    Stage,
     TrackerPart,
+    known_site,
 )
 from .specs import Spec
+
+HEAVY = frozenset(
+    """torch numpy pandas scipy sklearn matplotlib torchmetrics torchvision torchaudio torch_geometric
+    datasets transformers tokenizers diffusers lightning timm jax tensorflow tensorboard keras mlflow optuna
+    pyarrow polars PIL cv2 numba sympy networkx h5py safetensors""".split()
+)
+# How the core calls the functions of a record. Without those of the first line a part cannot be used.
+CALLS: dict[str, tuple[str, ...]] = {
+    "build": ("config", "context"), "check": ("config", "facts"), "spec": ("config",),
+    "outputs": ("config", "target"),
+}  # fmt: skip
+MORE_CALLS: dict[str, tuple[str, ...]] = {
+    "trial": ("folder",), "functional": ("optimizer", "traced"), "plot": ("splits", "figure"),
+    "restore": ("config", "folder"),
+}  # fmt: skip
 
 HOOKS: dict[str, tuple[type[Part[Any, Any]], ...]] = {
     "pegboard_models": (Model,),
@@ -87,6 +106,8 @@ def check_record(hook: str, record: Any) -> None:
     for name, expected, fine in _DECLARED:
         if not fine(value := getattr(record, name, ())):
             raise PegboardError(f"{hook}: {name} of {record.name!r} is {value!r}, expected {expected}")
+    if wrong := next(wrong_calls(record, CALLS), ""):
+        raise PegboardError(f"{hook}: {record.kind} {record.name!r}: {wrong}")
 
 
 def check_schemas(records: Sequence[Part[Any, Any]]) -> None:
@@ -103,3 +124,95 @@ def check_schemas(records: Sequence[Part[Any, Any]]) -> None:
         if (record.kind, record.name) in seen:
             raise PegboardError(f"two parts are called {record.kind} {record.name!r}")
         seen.add((record.kind, record.name))
+
+
+def wrong_calls(record: Part[Any, Any], calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Functions of a record that cannot be called as the core calls them."""
+    for name, arguments in calls.items():
+        function = getattr(record, name, None)
+        if function is None or _takes(function, len(arguments)):
+            continue
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        yield (
+            f"{name} is called as {name}({', '.join(arguments)}), which its signature "
+            f"{_signature(function)} does not take{where}"
+        )
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Whether a function can be called with so many arguments by position."""
+    if type(function) is FunctionType:  # what `inspect` would say, a hundred times sooner
+        code, defaults = function.__code__, len(function.__defaults__ or ())
+        words = set(code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+        most = code.co_argcount if not code.co_flags & inspect.CO_VARARGS else count
+        required = code.co_argcount - defaults
+        return required <= count <= most and words <= set(function.__kwdefaults__ or ())
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # something built in, which has no signature
+        return True
+    return True
+
+
+def _signature(function: Any) -> str:
+    names = str(inspect.signature(function).replace(return_annotation=inspect.Signature.empty))
+    return names if len(names) < 60 else f"{names[:57]}..."
+
+
+def remarks(module: Any, records: Sequence[Part[Any, Any]], fresh: Collection[str]) -> Iterator[str]:
+    """What is amiss in a plugin that can be used all the same; `fresh` names what its import imported."""
+    if heavy := sorted(_heavy(module, fresh)):
+        yield f"imports {', '.join(heavy)}, which every command waits for: import it in the build functions"
+    for record in records:
+        yield from (f"{record.kind} {record.name!r}: {text}" for text in _doubts(record))
+
+
+def _heavy(module: Any, fresh: Collection[str]) -> set[str]:
+    """Large libraries that a light module imported: for the first time, or to hold a name of them."""
+    found = {name.partition(".")[0] for name in fresh} & HEAVY
+    for value in () if found else vars(module).values() if isinstance(module, ModuleType) else ():
+        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(name, str) and (root := name.partition(".")[0]) in HEAVY:
+            found.add(root)
+    return found
+
+
+def _doubts(record: Part[Any, Any]) -> Iterator[str]:
+    config: Any = record.config
+    if not config.__dataclass_params__.frozen:
+        yield f"its config class {config.__name__} is not frozen: @dataclass(frozen=True)"
+    if bare := bare_fields(config):
+        yield (
+            f"{', '.join(bare)} of {config.__name__} has no annotation, so it is no field: write "
+            f"{bare[0]}: {type(getattr(config, bare[0])).__name__} = ..."
+        )
+    yield from wrong_calls(record, MORE_CALLS)
+    fields = [f.name for f in dataclasses.fields(config)]
+    for name in getattr(record, "neutral", None) or ():
+        if name not in fields:
+            near = nearest(str(name), fields)
+            hint = f", did you mean {near[0]!r}?" if near else f"; it has {', '.join(fields) or 'none'}"
+            yield f"neutral names {name!r}, which is no field of {config.__name__}{hint}"
+    for site in getattr(record, "pegs", ()):
+        if not known_site(site):
+            yield f"pegs names {site!r}, which is no site: those of the core, or a plugin's own (acme:x)"
+    stages = get_args(Stage)
+    for stage in getattr(record, "stages", ()):
+        if stage not in stages:
+            near = nearest(str(stage), stages)
+            yield f"there is no stage {stage!r}" + (f", did you mean {near[0]!r}?" if near else "")
+
+
+def bare_fields(config: type[Any]) -> list[str]:
+    """Values of a config class that look like fields but have no annotation. Constants are in capitals."""
+    plain = (bool, int, float, str, tuple, list, dict, set, frozenset, type(None))
+    known = getattr(config, "__dataclass_fields__", {})
+    return [
+        name
+        for cls in reversed(config.__mro__[:-1])
+        for name, value in vars(cls).items()
+        if isinstance(value, plain) and name[0] != "_" and name == name.lower() and name not in known
+    ]

@@ -38,6 +38,7 @@ class Imported:
     network: tuple[str, ...] = ()  # hosts and addresses that it asked for
     changed: tuple[str, ...] = ()  # what differs in the process afterwards
     warnings: tuple[str, ...] = ()  # deprecations, with file and line
+    remarks: tuple[str, ...] = ()  # what is amiss in its records, though they can be used
     health: tuple[str, ...] = ()  # what its own hook `pegboard_health` found
     parts: tuple[str, ...] = ()  # kind and name of each
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -32,6 +34,8 @@ class Plugin:
     status: str = "found"  # ready, disabled, incompatible, shadowed, broken
     phase: str = ""  # where it broke: import, register, hook, collect, record, schema
     reason: str = ""
+    where: str = ""  # file and line at which it broke
+    remarks: tuple[str, ...] = ()  # what is amiss, though it can be used
     error: BaseException | None = field(default=None, repr=False)
     parts: list[Part[Any, Any]] = field(default_factory=list, repr=False)
     recipes: list[Path] = field(default_factory=list, repr=False)
@@ -56,6 +60,17 @@ class Plugin:
     @property
     def state(self) -> str:
         return f"broken({self.phase})" if self.status == "broken" else self.status
+
+
+def raised_at(error: BaseException | None) -> str:
+    """File and line of a plugin's code at which an error was raised; a syntax error has its own."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__ if error else None)
+    core = str(Path(__file__).parent) + os.sep
+    mine = [f for f in frames if not f.filename.startswith(("<", core))]
+    own = [f for f in mine if not re.search(r"[\\/](importlib|pluggy)[\\/]", f.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 Found = tuple[Plugin, metadata.EntryPoint, metadata.Distribution]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NewType, TypeVar, get_args
 
 from .specs import DataSpec, Spec
 
@@ -74,11 +74,33 @@ class Matches:
     shown: str
 
 
-# Where pegs may be in a model; a plugin's own has a prefix.
-SITES = ("input", "embedding", "affine", "hidden", "attention", "residual", "pooled", "logits")
-Site = Annotated[
-    str, Matches(rf"{'|'.join(SITES)}|[\w-]+:[\w-]+", f"{', '.join(SITES)}, or a plugin's own (acme:x)")
-]
+# A site or role that a plugin adds, with a prefix: `Prefixed("acme:gate")`.
+Prefixed = NewType("Prefixed", str)
+
+# Where pegs may be in a model.
+CoreSite = Literal["input", "embedding", "affine", "hidden", "attention", "residual", "pooled", "logits"]
+SITES: tuple[CoreSite, ...] = get_args(CoreSite)
+_SITE = rf"{'|'.join(SITES)}|[\w-]+:[\w-]+"
+if TYPE_CHECKING:  # a type checker finds a misspelt site, and a config is checked by the pattern
+    Site = CoreSite | Prefixed
+else:
+    Site = Annotated[str, Matches(_SITE, f"{', '.join(SITES)}, or a plugin's own (acme:x)")]
+
+# The methods of a trick, and what orders those of one stage; a plugin may add roles.
+Stage = Literal[
+    "edit_model", "hang", "edit_groups", "edit_batch", "edit_target", "edit_loss", "edit_grads",
+    "after_step", "after_eval",
+]  # fmt: skip
+CoreRole = Literal[
+    "initialize", "reparametrize", "normalize", "drop", "rate", "decay", "augment", "mix", "attack",
+    "smooth", "term", "noise", "clip", "constrain", "average", "stop",
+]  # fmt: skip
+RoleName = CoreRole | Prefixed
+
+
+def known_site(site: str) -> bool:
+    """Whether a name is a site of the core, or one of a plugin's own."""
+    return re.fullmatch(_SITE, site) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +199,7 @@ class Model(StepPart[C, "torch.nn.Module"]):
 
     inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it reads; () is any
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it predicts; () is any
-    pegs: tuple[str, ...] = field(default=(), kw_only=True)  # sites its pegs have
+    pegs: tuple[Site, ...] = field(default=(), kw_only=True)  # sites its pegs have
     generates: bool = field(default=False, kw_only=True)  # its module has `generate`, as `Decoding` says
     # Its module has `sample(count, generator) -> Tensor`, new samples like those of its input; and, where
     # they have a meaning, `encode(x)` and `decode(code)`, or `latent(count, generator)` and `decode(code)`.
@@ -222,9 +244,9 @@ class Schedule(StepPart[C, Callable[[int], float]]):
 class Role:
     """A place in the order of a stage. A plugin's own has a prefix, `"acme:prune"`."""
 
-    name: str
-    stage: str
-    after: str = ""  # the role it comes right after; "" is first in its stage
+    name: RoleName
+    stage: Stage
+    after: RoleName | Literal[""] = ""  # the role it comes right after; "" is first in its stage
     by_name: bool = False  # order inside it cannot matter, so names decide
 
 
@@ -239,14 +261,15 @@ class Regularizer(StepPart[C, "Trick"]):
     kind: ClassVar[str] = "regularizer"
     reserved: ClassVar[frozenset[str]] = frozenset({"name", "players"})
 
-    stages: Mapping[str, str] = field(default_factory=dict, kw_only=True)  # {"hang": "drop"}
+    stages: Mapping[Stage, RoleName] = field(default_factory=dict, kw_only=True)  # {"hang": "drop"}
     after: tuple[str, ...] = field(default=(), kw_only=True)  # parts it comes after, where they meet
     before: tuple[str, ...] = field(default=(), kw_only=True)
     conflicts: tuple[str, ...] = field(default=(), kw_only=True)  # parts it cannot stand beside
     roles: tuple[Role, ...] = field(default=(), kw_only=True)  # roles it adds
     # Fields with which it changes nothing, to the bit; None where there are none.
     neutral: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # targets it works on; () any
+    inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # inputs it works on; () is any
+    targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # targets it works on; () is any
 
 
 @dataclass(frozen=True)

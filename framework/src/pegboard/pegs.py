@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import no_numbers
-from .parts import SITES
+from .parts import SITES, Site, known_site
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _AFFINE = (nn.Linear, *_CONVOLUTIONS)
@@ -20,7 +20,7 @@ class Peg(nn.Module):
     """A place where something may hang; the identity while nothing does.
 
     `site` says where in a model it is, one of `SITES` or a plugin's own with a prefix
-    (`"acme:gate"`); `features` how many features the tensor has there; `layout` its axes, with
+    (`Prefixed("acme:gate")`); `features` how many features the tensor has there; `layout` its axes, with
     `C` for the features: "NC", "NLC", "NCL", "NCHW", "NCDHW", "NHLL" for attention weights. `norm` is
     the normalisation that the model has here by itself; one that a trick hangs takes its place.
 
@@ -28,15 +28,16 @@ class Peg(nn.Module):
     here gets it if it has an attribute `masked` that is true.
     """
 
-    site: str
+    site: Site
     features: int
     layout: str
 
-    def __init__(self, site: str, features: int, layout: str = "NC", norm: nn.Module | None = None) -> None:
+    def __init__(self, site: Site, features: int, layout: str = "NC", norm: nn.Module | None = None) -> None:
         super().__init__()
-        if site not in SITES and ":" not in site:
+        if not known_site(site):
             raise ValueError(
-                f"unknown peg site {site!r}: expected one of {', '.join(SITES)}, or a name with a prefix"
+                f"unknown peg site {site!r}: expected one of {', '.join(SITES)}, or a name with a prefix, "
+                "as 'acme:gate'"
             )
         self.site, self.features, self.layout = site, features, layout
         if norm is not None:

@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import time
+import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ import pluggy
 from . import hookspecs
 from .adapters import adapt
 from .errors import PegboardError
-from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas
-from .installed import GROUP, Plugin, find_installed, names_of, negotiate
+from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas, remarks
+from .installed import GROUP, Plugin, find_installed, names_of, negotiate, raised_at
 from .memo import Memo, Offers
 from .memo import key as memo_key
 from .nearest import nearest
@@ -175,11 +176,12 @@ class Registry:
         for plugin in self.plugins:
             meant = owner in (plugin.name, plugin.dist) if owner else _known(kind, name) == plugin.dist
             meant = meant or (not owner and plugin.name == name.replace("-", "_"))
-            meant = meant or (not owner and (kind, name) in plugin.offers)
+            meant = meant or (not owner and ((kind, name) in plugin.offers or _quotes(plugin, name)))
             if meant and plugin.status not in ("ready", "shadowed"):
+                at = f" ({plugin.where})" if plugin.status == "broken" and plugin.where else ""
                 error = UnknownPart(
                     f"{kind} {name!r} comes from plugin {plugin.name!r} ({plugin.dist} {plugin.version}), "
-                    f"which is {plugin.state}: {plugin.reason}",
+                    f"which is {plugin.state}: {plugin.reason}{at}",
                     hint="" if plugin.status == "disabled" else f"see: pegboard plugins doctor {plugin.dist}",
                 )
                 error.__cause__ = plugin.error
@@ -210,6 +212,21 @@ class Registry:
     def indexed(self, entry: Entry) -> bool:
         """Whether the core's own list has this part with this distribution."""
         return _known(entry.part.kind, entry.part.name) == entry.plugin.dist
+
+
+def _quotes(plugin: Plugin, name: str) -> bool:
+    """Whether the file in which a plugin broke names a part so: it may never have said what it offers."""
+    if plugin.status != "broken":
+        return False
+    frames = traceback.extract_tb(plugin.error.__traceback__ if plugin.error else None)
+    files = {plugin.where.rpartition(":")[0], *(frame.filename for frame in frames)}
+    own = [f for f in files if not f.startswith(str(Path(__file__).parent)) and plugin.status == "broken"]
+    for file in own:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = Path(file).read_text("utf-8")
+            if "hookimpl" in text and (f'"{name}"' in text or f"'{name}'" in text):
+                return True
+    return False
 
 
 def _article(kind: str) -> str:
@@ -306,10 +323,12 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
     phase = "import"
     module: Any = None
     try:
+        known = set(sys.modules)
         started = time.perf_counter()
         module = target()
         plugin.milliseconds = (time.perf_counter() - started) * 1000
-        plugin.module = module
+        plugin.module, plugin.where = module, getattr(module, "__file__", None) or ""
+        fresh = sys.modules.keys() - known
         phase = "register"
         manager.register(module, f"{plugin.dist}:{plugin.name}")
         phase = "hook"
@@ -326,16 +345,19 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         answers = adapt(plugin, answers)
         plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
         parts = [(hook, record) for hook, records in answers.items() for record in records]
+        plugin.offers = frozenset((r.kind, r.name) for _, r in parts if isinstance(r, Part))
         for hook, record in parts:
             check_record(hook, record)
         phase = "schema"
         plugin.parts = [record for _, record in parts]
         check_schemas(plugin.parts)
-        plugin.status = "ready"
+        plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
+        plugin.status, plugin.where = "ready", ""
         if not (plugin.parts or plugin.recipes):
             plugin.reason = "it offers nothing: its hooks returned no records"
         elif plugin.milliseconds > SLOW:
             plugin.reason = f"slow: its import took {plugin.milliseconds:.0f} ms"
+        plugin.reason = "; ".join(filter(None, (plugin.reason, *plugin.remarks)))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # sys.exit at import, a pytest outcome: nothing may get through
@@ -343,6 +365,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
             manager.unregister(module)
         reason = _said(error)
         plugin.status, plugin.phase, plugin.error = "broken", phase, error
+        plugin.where = raised_at(error) or plugin.where
         plugin.reason = (
             reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .nearest import nearest
-from .parts import Problem, Regularizer, Role
+from .parts import Problem, Regularizer, Role, Stage
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The stages of a step in the order they act, and in each its roles in order. Inside a role that is
 # `by_name` the order cannot matter, so names decide it; elsewhere two tricks that meet must say it.
-ROLES: dict[str, tuple[Role, ...]] = {
+ROLES: dict[Stage, tuple[Role, ...]] = {
     "edit_model": (Role("initialize", "edit_model"), Role("reparametrize", "edit_model")),
     "hang": (Role("normalize", "hang"), Role("drop", "hang")),
     "edit_groups": (
@@ -139,7 +139,7 @@ def order(
     problems = [*_conflicts(tricks)]
     stages: dict[str, list[Placed]] = {}
     for stage in ROLES:
-        roles = {role.name: role for role in _roles(stage, tricks)}
+        roles: dict[str, Role] = {role.name: role for role in _roles(stage, tricks)}
         members: dict[str, list[str]] = {name: [] for name in roles}
         for key in sorted(tricks):
             role = tricks[key].part.stages.get(stage)
@@ -162,12 +162,12 @@ def order(
     return {stage: placed for stage, placed in stages.items() if placed}, problems
 
 
-def _roles(stage: str, tricks: Mapping[str, Use]) -> list[Role]:
+def _roles(stage: Stage, tricks: Mapping[str, Use]) -> list[Role]:
     """The roles of a stage in order, with those that the tricks add."""
     roles = list(ROLES[stage])
     added = {role for use in tricks.values() for role in use.part.roles if role.stage == stage}
     for role in sorted(added, key=lambda role: role.name):
-        names = [r.name for r in roles]
+        names: list[str] = [r.name for r in roles]
         roles.insert(names.index(role.after) + 1 if role.after in names else 0, role)
     return roles
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import re
 import signal
 import sys
 import time
-import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -22,15 +20,11 @@ from typing import Any
 import pluggy
 
 from . import hookspecs
-from .installed import GROUP, Plugin, find_installed
+from .hook_checks import HEAVY
+from .installed import GROUP, Plugin, find_installed, raised_at
 from .parts import Problem
 from .registry import import_file, load_plugin
 
-HEAVY = frozenset(
-    """torch numpy pandas scipy sklearn matplotlib torchmetrics torchvision torchaudio torch_geometric
-    datasets transformers tokenizers diffusers lightning timm jax tensorflow tensorboard keras mlflow optuna
-    pyarrow polars PIL cv2 numba sympy networkx h5py safetensors""".split()
-)
 MANY = 80  # modules of one package that make it a large library, whatever it is called
 
 
@@ -179,7 +173,8 @@ def imported(target: str, limit: float, stack: Any) -> dict[str, Any]:
         "milliseconds": round(spent[0], 2),
         "error": plugin.reason if plugin.status == "broken" else "",
         "phase": plugin.phase,
-        "where": _where(plugin.error),
+        "where": plugin.where,
+        "remarks": list(plugin.remarks),
         "heavy": large(set(sys.modules) - known, target.split(":")[0].split(".")[0]),
         "drew": before["random"] != after["random"],
         "network": list(dict.fromkeys(watch.network)),
@@ -206,17 +201,6 @@ def _loader(target: str) -> Callable[[], Any]:
     return EntryPoint("plugin", target, GROUP).load
 
 
-def _where(error: BaseException | None) -> str:
-    """File and line of the plugin at which it failed; a syntax error has its own."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}"
-    frames = traceback.extract_tb(error.__traceback__ if error else None)
-    core = str(Path(__file__).parent) + os.sep
-    mine = [f for f in frames if not f.filename.startswith(("<", core))]
-    own = [f for f in mine if not re.search(r"[\\/](importlib|pluggy)[\\/]", f.filename)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-
-
 def _said() -> int:
     """How many bytes were printed so far; standard output is a file here."""
     for stream in (sys.stdout, sys.stderr):
@@ -235,7 +219,7 @@ def _health(manager: pluggy.PluginManager) -> dict[str, Any]:
             raise TypeError(f"it returned {wrong[0]!r}, expected a list of Problems")
     except BaseException as error:  # whatever it does, sys.exit included, is told
         text = f"pegboard_health: {type(error).__name__}: {error}"
-        return {"error": text, "phase": "health", "where": _where(error)}
+        return {"error": text, "phase": "health", "where": raised_at(error)}
     return {"health": ["; ".join(filter(None, (p.message, p.expected, p.hint))) for p in problems]}
 
 

@@ -250,7 +250,7 @@ def _fields(title: str, fields: Iterable[Field]) -> Iterator[str]:
 def _facts(part: Any) -> Iterator[tuple[str, str]]:
     """What the record declares beside its config, in words."""
     words = {
-        "inputs": "reads",
+        "inputs": "reads" if part.kind == "model" else "for inputs",
         "targets": "predicts" if part.kind == "model" else "for",
         "pegs": "pegs",
         "after": "after",

@@ -357,10 +357,10 @@ class _Checker:
                 sure |= {"objective": objective} if objective else {}
             elif objective is not None:
                 self.found += fit.fit_target(objective, source, spec.target, self.registry)
-            target = fit.told(spec, objective).target
+            seen_by_tricks = fit.told(spec, objective)
             for path, read in sure.items():
                 if path.startswith("regularizers."):
-                    self.found += fit.fit_target(read, source, target, self.registry)
+                    self.found += fit.fit_trick(read, source, seen_by_tricks, self.registry)
         tricks = {
             path.partition(".")[2]: (read, read.config, read.options.players)
             for path, read in sure.items()

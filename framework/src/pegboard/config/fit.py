@@ -103,6 +103,21 @@ def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -
     yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
 
 
+def fit_trick(read: Read, data: str, spec: DataSpec, registry: Registry) -> Iterable[Mistake]:
+    """A regularizer that does not work on the inputs, or not on the target."""
+    accepted: tuple[type[Spec], ...] = getattr(read.entry.part, "inputs", ())
+    wrong = [s for s in spec.inputs if not fits(accepted, s)]
+    if not wrong:
+        yield from fit_target(read, data, spec.target, registry)
+        return
+    yield Mistake(
+        path=read.path,
+        message=f"{read.what} works on inputs that are {_types(accepted)}, but {data} gives {listed(wrong)}",
+        hint=f"take it out: {read.path.rpartition('.')[2]}: null",
+        at_key=True,
+    )
+
+
 def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
     """A fold that is not one of the cross-validation's."""
     if trainer is None or trainer.fold is None:

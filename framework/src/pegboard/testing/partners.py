@@ -34,11 +34,14 @@ from pegboard import (
     ProbePart,
     Problem,
     Regularizer,
+    RoleName,
     Schedule,
     Series,
+    Site,
     Span,
     Spec,
     Splits,
+    Stage,
     Tokens,
     Tracker,
     TrackerPart,
@@ -324,7 +327,7 @@ ACTS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def acting(name: str, stage: str, role: str, **more: Any) -> Regularizer[Factor]:
+def acting(name: str, stage: Stage, role: RoleName, **more: Any) -> Regularizer[Factor]:
     """A trick that acts in one stage."""
     kind = type(f"Factor{name}", (FactorTrick,), {stage: ACTS[stage]})
 
@@ -342,7 +345,7 @@ def pegboard_datasets() -> list[Dataset[Any]]:
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
-    sites = ("input", "affine", "hidden")
+    sites: tuple[Site, ...] = ("input", "affine", "hidden")
     return [
         Model("partner", PartnerNet, build_net, pegs=sites),
         Model(

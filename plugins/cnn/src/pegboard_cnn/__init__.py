@@ -16,6 +16,7 @@ from pegboard import (
     ProbePart,
     Problem,
     Series,
+    Site,
     Tokens,
     Values,
     Voxels,
@@ -105,7 +106,7 @@ def build_densenet(config: DenseNet, context: Context) -> nn.Module:
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     targets = (Classes, Labels, Values)
-    blocks = ("input", "affine", "hidden", "residual", "pooled", "logits")
+    blocks: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "pooled", "logits")
     return [
         Model(
             "cnn",

@@ -19,6 +19,7 @@ from pegboard import (
     Labels,
     Le,
     Masked,
+    Prefixed,
     Problem,
     Regularizer,
     Role,
@@ -30,7 +31,7 @@ from pegboard import (
     hookimpl,
 )
 
-TEACH = Role("distillation:teach", "edit_batch")  # before a batch is changed for the student
+TEACH = Role(Prefixed("distillation:teach"), "edit_batch")  # before a batch is changed for the student
 _SOURCES = "a run folder, a checkpoint folder or zoo:name"
 
 

@@ -52,9 +52,15 @@ def build_connect(config: DropConnect, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[Any]]:
-    stages, after = {"hang": "drop"}, ("batchnorm",)
-    masks = {"edit_model": "reparametrize"}
     return [
-        Regularizer("dropout", Dropout, build, stages=stages, after=after, neutral={"p": 0.0}),
-        Regularizer("dropconnect", DropConnect, build_connect, stages=masks, neutral={"p": 0.0}),
+        Regularizer(
+            "dropout", Dropout, build, stages={"hang": "drop"}, after=("batchnorm",), neutral={"p": 0.0}
+        ),
+        Regularizer(
+            "dropconnect",
+            DropConnect,
+            build_connect,
+            stages={"edit_model": "reparametrize"},
+            neutral={"p": 0.0},
+        ),
     ]

@@ -15,6 +15,7 @@ from pegboard import (
     ObjectivePart,
     Probe,
     ProbePart,
+    Site,
     Vector,
     hookimpl,
 )
@@ -118,9 +119,9 @@ def _fields(given: dict[str, Any], folder: Path) -> dict[str, Any]:
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     """All of them learn samples, whatever their target."""
-    sites = ("input", "affine", "hidden")
+    sites: tuple[Site, ...] = ("input", "affine", "hidden")
     small = {"latent": 2, "hidden": [8]}
-    made: list[tuple[str, Any, Any, tuple[str, ...], dict[str, Any]]] = [
+    made: list[tuple[str, Any, Any, tuple[Site, ...], dict[str, Any]]] = [
         ("pca", Pca, build_pca, (), {"latent": 2}),
         ("autoencoder", Autoencoder, build_autoencoder, sites, small),
         ("vae", Vae, build_vae, sites, small),

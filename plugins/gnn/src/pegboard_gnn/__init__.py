@@ -14,12 +14,14 @@ from pegboard import (
     Model,
     PegboardError,
     Points,
+    Prefixed,
     Probe,
     ProbePart,
     Problem,
     Regularizer,
     Role,
     Series,
+    Site,
     Tokens,
     Trick,
     Values,
@@ -33,10 +35,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 TARGETS = (Classes, Labels, Values)
-PEGS = ("input", "affine", "hidden", "residual", "pooled", "logits")
+PEGS: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "pooled", "logits")
 
 
-def _graph_model(name: str, config: type[Any], check: Any, trial: dict[str, Any], *pegs: str) -> Model[Any]:
+def _graph_model(name: str, config: type[Any], check: Any, trial: dict[str, Any], *pegs: Site) -> Model[Any]:
     """The record of a model on graphs, which the function of its name in `build` makes."""
 
     def build(config: Any, context: Context) -> nn.Module:
@@ -127,8 +129,9 @@ def pegboard_regularizers() -> list[Regularizer[set_configs.OrthogonalTransform]
     return [
         Regularizer(
             "orthogonal_transform", set_configs.OrthogonalTransform, build_transform, check=check_transform,
-            stages={"edit_model": "gnn:watch", "edit_loss": "term"}, neutral={"weight": 0.0},
-            roles=(Role("gnn:watch", "edit_model", after="reparametrize", by_name=True),),
+            stages={"edit_model": Prefixed("gnn:watch"), "edit_loss": "term"}, neutral={"weight": 0.0},
+            roles=(Role(Prefixed("gnn:watch"), "edit_model", after="reparametrize", by_name=True),),
+            inputs=(Points,),
         )
     ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from pegboard import (
     Probe,
     ProbePart,
     Series,
+    Site,
     Vector,
     hookimpl,
 )
@@ -181,8 +182,9 @@ def build_operations(config: Operations, context: Context) -> Probe:
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     reads = (Vector, Image, Series)
-    ends, units = ("input", "logits"), ("input", "hidden", "logits")
-    whole = ("input", "affine", "hidden", "residual", "logits")
+    ends: tuple[Site, ...] = ("input", "logits")
+    units: tuple[Site, ...] = ("input", "hidden", "logits")
+    whole: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "logits")
     return [
         Model("linear", Linear, build_linear, check=check_input, inputs=reads, pegs=ends),
         Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=reads, pegs=whole),

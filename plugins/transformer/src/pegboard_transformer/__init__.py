@@ -12,6 +12,7 @@ from pegboard import (
     Model,
     PegboardError,
     Series,
+    Site,
     Spec,
     Tokens,
     Values,
@@ -160,7 +161,7 @@ SMALL = {"layers": 1, "width": 8, "heads": 2}  # what the parts are tried with
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
-    text = ("embedding", "attention", "affine", "hidden", "residual", "pooled", "logits")
+    text: tuple[Site, ...] = ("embedding", "attention", "affine", "hidden", "residual", "pooled", "logits")
     whole = (Classes, Labels, Values)
     return [
         Model(

@@ -34,5 +34,12 @@ def build(config: WeightDecay, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[WeightDecay]]:
-    stages = {"edit_groups": "decay", "edit_loss": "term"}
-    return [Regularizer("weight_decay", WeightDecay, build, stages=stages, neutral={"value": 0.0})]
+    return [
+        Regularizer(
+            "weight_decay",
+            WeightDecay,
+            build,
+            stages={"edit_groups": "decay", "edit_loss": "term"},
+            neutral={"value": 0.0},
+        )
+    ]

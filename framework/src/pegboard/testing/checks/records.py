@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ...hook_checks import HOOKS
+from ...hook_checks import CALLS, HOOKS, MORE_CALLS, bare_fields, wrong_calls
 from ...parts import Part, Regularizer
 from ...regularizer import ROLES, Trick
 from ..kit import ALL, Failed, check
@@ -71,29 +71,19 @@ def record(subject: Subject) -> None:
 
 
 def _functions(part: Part[Any, Any]) -> Iterator[str]:
-    calls: dict[str, tuple[str, ...]] = {"build": ("config", "context"), "check": ("config", "facts")}
-    calls |= {"spec": ("config",), "outputs": ("config", "target"), "trial": ("folder",)}
-    for name, arguments in calls.items():
-        function = getattr(part, name, None)
-        if function is None:
-            continue
-        try:
-            signature = inspect.signature(function)
-            signature.bind(*arguments)
-        except TypeError:
-            yield f"{name} is called as {name}({', '.join(arguments)}), which its signature does not take"
-            continue
-        except ValueError:
-            continue  # something built in, which has no signature
-        yield from _annotated(part, name, function)
+    yield from wrong_calls(part, CALLS | MORE_CALLS)
+    for name in (*CALLS, "restore"):
+        if (function := getattr(part, name, None)) is not None:
+            yield from _annotated(part, name, function)
 
 
 def _annotated(part: Part[Any, Any], name: str, function: Any) -> Iterator[str]:
     """The first parameter of a function that takes the config is annotated with its class, or not at all."""
-    if name == "trial":
-        return
     function = inspect.unwrap(function)
-    first = next(iter(inspect.signature(function).parameters.values()), None)
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except ValueError:  # something built in, which has no signature
+        return
     hint = first.annotation if first else Any
     if isinstance(hint, str):
         hint = getattr(function, "__globals__", {}).get(hint, Any)  # Any: imported for type checkers alone
@@ -145,6 +135,11 @@ def schema(subject: Subject) -> None:
     config = subject.part.config
     if not config.__dataclass_params__.frozen:
         raise Failed(f"{config.__name__} of {subject.what} is not frozen: @dataclass(frozen=True)")
+    if bare := bare_fields(config):
+        raise Failed(
+            f"{', '.join(bare)} of {config.__name__} of {subject.what} has no annotation, so it is no field: "
+            f"write {bare[0]}: {type(getattr(config, bare[0])).__name__} = ..."
+        )
     try:
         describe(config)
         make_schema(subject.registry)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from pegboard import Peg, PegboardError, Tokens
+from pegboard import Peg, PegboardError, Site, Tokens
 from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
@@ -57,7 +57,7 @@ class Classifier(nn.Module):
             self._hang(block, "hidden")
         self.logits = Peg("logits", outputs)
 
-    def _hang(self, module: nn.Module, site: str) -> None:
+    def _hang(self, module: nn.Module, site: Site) -> None:
         width = getattr(module, "embedding_dim", None) or self.network.config.hidden_size
         peg = Peg(site, width, "NLC")
         module.add_module("peg", peg)

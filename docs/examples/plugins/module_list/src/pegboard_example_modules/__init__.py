@@ -17,6 +17,7 @@ from pegboard import (
     PegboardError,
     Problem,
     Series,
+    Site,
     Spec,
     Vector,
     hookimpl,
@@ -134,7 +135,7 @@ LISTED = (
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
-    sites = ("input", "affine", "hidden")  # that `pegs.infer` finds
+    sites: tuple[Site, ...] = ("input", "affine", "hidden")  # that `pegs.infer` finds
     return [
         Model(one.part, one.config, one.build, check=one.check, inputs=one.inputs, pegs=sites)
         for one in LISTED
