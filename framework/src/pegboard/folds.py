@@ -54,7 +54,7 @@ def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
     settings = check(read_saved(folder / "config.yaml", how.local), begun=True)
     with claimed(folder) as text:
         if not _done(folder):  # folds that have not begun are compared with nothing else
-            compare_data(make_plan(settings, read=True), folder, console, how, {})
+            compare_data(make_plan(settings, read=True, quiet=console.quiet), folder, console, how, {})
         _carry_out(settings, folder, console, text, how)
 
 

@@ -144,6 +144,7 @@ class Context:
     fold: tuple[int, int] | None = None  # number and count, where a data set is cut for cross-validation
     rank: int = 0
     world: int = 1
+    quiet: bool = False  # show no progress bar
     generators: dict[str, torch.Generator] = field(default_factory=dict)
 
     def generator(self, purpose: str = "", device: str | None = None) -> torch.Generator:

@@ -140,11 +140,13 @@ def _home(function: Any) -> Path:
     return Path(code.co_filename if code is not None else getattr(module, "__file__", None) or "")
 
 
-def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None) -> Plan:
+def make_plan(
+    settings: Settings, *, read: bool, spec: DataSpec | None = None, quiet: bool = False
+) -> Plan:
     """A plan for checked settings. The data is read when `read` is set or its spec is not known."""
     splits, spec = None, spec or settings.spec
     if read or spec is None or not spec.known:
-        splits = read_data(settings)
+        splits = read_data(settings, quiet)
         spec = splits.spec
     if settings.spec != spec:
         settings = refine(settings, spec)
@@ -171,11 +173,12 @@ def _check_batches(plan: Plan, sampler: Sampler) -> None:
             )
 
 
-def read_data(settings: Settings) -> Splits:
-    """The splits that the config's data set builds."""
+def read_data(settings: Settings, quiet: bool = False) -> Splits:
+    """The splits that the config's data set builds; `quiet` without bars."""
     part, fold = settings.data.entry.part, settings.trainer.cut
     own = getattr(part, "folds", False)
-    splits: Splits = build(settings.data, Context(seed=settings.seed, key="data", fold=fold if own else None))
+    context = Context(seed=settings.seed, key="data", fold=fold if own else None, quiet=quiet)
+    splits: Splits = build(settings.data, context)
     if fold is not None and not own:
         splits = cut_splits(splits, fold)
     if len(splits.train) == 0:

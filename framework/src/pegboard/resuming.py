@@ -45,7 +45,7 @@ def resume_run(folder: Path, console: Console, how: Resumption) -> int:
         checkpoint.recover(checkpoints)
         anew = not checkpoint.history(checkpoints)
         where, manifest = (folder, {}) if anew else checkpoint.find_whole(folder, console.warn)
-        plan = make_plan(settings, read=True)
+        plan = make_plan(settings, read=True, quiet=console.quiet)
         compare_data(plan, folder, console, how, manifest)
         _compare_files(plan, folder, console)
         assembly = assemble_run(plan, device, folder, console, anew)

@@ -93,7 +93,7 @@ def begin_run(
 ) -> int:
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
     with prepared(settings, device) as precision:
-        plan = make_plan(settings, read=True)
+        plan = make_plan(settings, read=True, quiet=console.quiet)
         assembly = assemble_run(plan, device, folder, console, anew=True)
         text = plan.explain()
         make_folder(folder, {**_first_files(plan, device, text), **codec_files(plan)}, latest)
@@ -106,7 +106,7 @@ def make_parent(settings: Settings, root: Path) -> Path:
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
     with prepared(settings, device):
-        plan = make_plan(settings, read=True)
+        plan = make_plan(settings, read=True, quiet=console.quiet)
         assemble_run(plan, device, folder, Console(quiet=True), anew=True)
         make_folder(folder, _first_files(plan, device, plan.explain()))
     return folder

@@ -69,8 +69,10 @@ _made = partial(build_of, "made_splits")
 
 def _hub(config: Hub, context: Context) -> Splits:
     from . import hub
+    from .loading import progress_bars
 
-    return hub.build(config, context.fold, context.seed)
+    with progress_bars(not context.quiet):
+        return hub.build(config, context.fold, context.seed)
 
 
 def _restore(config: Hub, folder: Path) -> Codec:

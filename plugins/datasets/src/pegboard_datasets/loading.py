@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,21 @@ def _call(shown: str, path: str, *, expected: str = ROWS, hint: str = "", **opti
     except Exception as error:  # whatever the library or the network says, a person reads it here
         cause = f" ({_said(error.__cause__)})" if error.__cause__ else ""
         raise mistake(f"{shown!r} could not be loaded: {_said(error)}{cause}", expected, hint) from error
+
+
+@contextmanager
+def progress_bars(shown: bool) -> Iterator[None]:
+    """Whether `datasets` shows bars inside; as it was before afterwards."""
+    import datasets
+
+    before = datasets.is_progress_bar_enabled()
+    if before and not shown:
+        datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if before and not shown:
+            datasets.enable_progress_bars()
 
 
 def _said(error: BaseException) -> str:
