@@ -39,7 +39,7 @@ def train(settings: Settings, root: Path, console: Console, profile: bool = Fals
     """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
     if settings.trainer.folds is None or settings.trainer.fold is not None:
         return run_plan(settings, root, console, profile)
-    folder = make_parent(settings, root)
+    folder = make_parent(settings, root, console.quiet)
     with claimed(folder) as text:
         _carry_out(settings, folder, console, text, profile=profile)
     return folder

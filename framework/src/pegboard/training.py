@@ -101,12 +101,12 @@ def begin_run(
             return carry_out(assembly, precision, folder, console, text, profile=profile)
 
 
-def make_parent(settings: Settings, root: Path) -> Path:
+def make_parent(settings: Settings, root: Path, quiet: bool) -> Path:
     """A new folder in which runs will stand, once all was checked and planned as for a run."""
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
     with prepared(settings, device):
-        plan = make_plan(settings, read=True, quiet=console.quiet)
+        plan = make_plan(settings, read=True, quiet=quiet)
         assemble_run(plan, device, folder, Console(quiet=True), anew=True)
         make_folder(folder, _first_files(plan, device, plan.explain()))
     return folder
