@@ -140,9 +140,7 @@ def _home(function: Any) -> Path:
     return Path(code.co_filename if code is not None else getattr(module, "__file__", None) or "")
 
 
-def make_plan(
-    settings: Settings, *, read: bool, spec: DataSpec | None = None, quiet: bool = False
-) -> Plan:
+def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, quiet: bool = False) -> Plan:
     """A plan for checked settings. The data is read when `read` is set or its spec is not known."""
     splits, spec = None, spec or settings.spec
     if read or spec is None or not spec.known:
