@@ -264,7 +264,7 @@ def test_a_signal_ends_the_whole_with_its_code_and_resume_finishes_it(
 def test_a_signal_too_late_for_a_fold_keeps_the_next_from_beginning(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked_to_end(rows: Any, path: Path, title: str) -> Path:
+    def asked_to_end(rows: Any, path: Path, *_: Any) -> Path:
         os.kill(os.getpid(), signal.SIGINT)
         return path
 

@@ -22,7 +22,7 @@ TOYS = [str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_rows.py"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the curves, nor at what git says."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, title: path)
+    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
     monkeypatch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
 
 
