@@ -235,8 +235,7 @@ def test_resumed_run_keeps_its_id_and_holds_every_row_once(
     tmp_path: Path, own_wandb: Path, read: Reader
 ) -> None:
     rows = [row for row in ROWS if "step" in row][:8]
-    best = tmp_path / "best"
-    best.write_text("best")
+    best = checkpoint_of(tmp_path, 3)
 
     def first() -> None:  # killed after row 5, with a checkpoint at row 3
         tracker = WandbTracker(Wandb(mode="offline"))
@@ -265,6 +264,109 @@ def test_resumed_run_keeps_its_id_and_holds_every_row_once(
     assert record.of("exit")[0].exit_code == 255
     (older,) = (tmp_path / "wandb" / "superseded").iterdir()
     assert len(read(older).rows) == 5
+
+
+def checkpoint_of(run: Path, step: int) -> Path:
+    place = run / "checkpoints" / f"step-{step:08d}"
+    place.mkdir(parents=True)
+    (place / "weights").write_text(f"weights of step {step}")
+    return place
+
+
+def uploaded(record: Any) -> set[str]:
+    """The files that became artifacts, by what is in them."""
+    import base64
+
+    entries = [
+        e
+        for artifact in record.of("artifact")
+        if artifact.type == "model"
+        for e in artifact.manifest.contents
+    ]
+    assert all(base64.b64decode(entry.digest) for entry in entries)
+    return {Path(entry.local_path).read_text() for entry in entries}
+
+
+def resumed(run: Path, read: Reader) -> tuple[Any, list[str]]:
+    """What a run that was taken up again leaves, and what it warned of."""
+    told: list[str] = []
+
+    def work() -> None:
+        tracker = WandbTracker(Wandb(mode="offline"))
+        tracker.start(info(run, resumed=True, previous=[], warn=told.append))
+        tracker.finish("finished", {})
+
+    in_thread(work)
+    (folder,) = (run / "wandb").glob("offline-run-*")
+    return read(folder), told
+
+
+def test_the_best_checkpoint_goes_with_a_folder_that_was_moved(
+    tmp_path: Path, own_wandb: Path, read: Reader
+) -> None:
+    def killed() -> None:
+        tracker = WandbTracker(Wandb(mode="offline"))
+        tracker.start(info(tmp_path / "old"))
+        tracker.checkpoint(checkpoint_of(tmp_path / "old", 3), ["best"])
+        tracker.checkpoint(checkpoint_of(tmp_path / "old", 7), ["last"])
+        assert tracker._run is not None
+        tracker._run.finish()
+
+    in_thread(killed)
+    (state,) = (tmp_path / "old" / "wandb").glob("checkpoints-*.json")
+    assert json.loads(state.read_text()) == {"best": "step-00000003", "last": "step-00000007"}
+    (tmp_path / "old").rename(tmp_path / "new")
+    record, _ = resumed(tmp_path / "new", read)
+    assert models(record) == [["best"], ["last"]]
+    assert uploaded(record) == {"weights of step 3", "weights of step 7"}
+
+
+def test_without_a_record_of_aliases_the_links_say_which_checkpoints_they_mean(
+    tmp_path: Path, own_wandb: Path, read: Reader
+) -> None:
+    checkpoint_of(tmp_path, 3)
+    (tmp_path / "checkpoints" / "best").symlink_to("step-00000003")
+    record, _ = resumed(tmp_path, read)
+    assert models(record) == [["best"]]
+
+
+def test_a_run_folder_from_a_stranger_uploads_no_file_outside_of_it(
+    tmp_path: Path, own_wandb: Path, read: Reader
+) -> None:
+    diary = tmp_path / "diary"
+    diary.mkdir()
+    (diary / "secret").write_text("secret")
+    run = tmp_path / "run"
+    checkpoint_of(run, 3)
+    (run / "checkpoints" / "linked").symlink_to(diary)
+    for name, target in (("extra", diary / "secret"), ("deep/extra", diary)):
+        step = checkpoint_of(run, len(name))
+        (step / name).parent.mkdir(exist_ok=True)
+        (step / name).symlink_to(target)
+    for alias, target in (("best", diary), ("last", "../../diary")):
+        (run / "checkpoints" / alias).symlink_to(target)
+    state = {
+        "absolute": str(diary), "a file": str(diary / "secret"), "up": "../../diary", "link": "linked",
+        "with a link in it": "step-00000005", "deeper": "step-00000010", "number": 3, "none": None,
+        "list": ["x"], "dot": ".", "dots": "..", "empty": "", "null": "a\0b", "gone": "step-00000009",
+        "own": "step-00000003",
+    }  # fmt: skip
+    (run / "wandb").mkdir()
+    (run / "wandb" / "checkpoints-20260102-abc.json").write_text(json.dumps(state))
+    record, told = resumed(run, read)
+    assert models(record) == [["own"]]
+    assert uploaded(record) == {"weights of step 3"}
+    assert len([line for line in told if "no checkpoint below" in line]) == len(state) + 1
+
+
+@pytest.mark.parametrize("data", [b"[1]", b"\xff", b"[" * 100_000, b"3"])
+def test_a_record_of_aliases_of_another_form_is_left_out(
+    tmp_path: Path, own_wandb: Path, read: Reader, data: bytes
+) -> None:
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "checkpoints-20260102-abc.json").write_bytes(data)
+    record, _ = resumed(tmp_path, read)
+    assert models(record) == []
 
 
 def test_every_checkpoint_or_none_on_request(tmp_path: Path, own_wandb: Path, read: Reader) -> None:

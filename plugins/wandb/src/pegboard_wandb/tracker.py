@@ -45,7 +45,8 @@ class WandbTracker(Tracker):
         self._next = 0  # number of the next row in metrics.jsonl
         self._known = 0  # rows that W&B has from before a resume
         self._checkpoints: dict[str, Path] = {}  # alias -> newest file, for the end of the run
-        self._memory = Path()  # the same on disk, for a run that is killed and resumed
+        self._memory = Path()  # their names on disk, for a run that is killed and resumed
+        self._home = Path()  # folder of the run in which all of them stand
         self._warned: set[str] = set()
         self._tell: Callable[[str], object] = warnings.warn
 
@@ -77,6 +78,7 @@ class WandbTracker(Tracker):
                 self._run = self._init(run, identity, root)
         self._name = slug(f"{run.name}-{slug(run.id)}", 128)
         self._memory = root / "wandb" / f"checkpoints-{slug(run.id)}.json"
+        self._home = run.folder / "checkpoints"
         self._describe(self._run, run)
         self._catch_up(self._run, run)
         if reason:
@@ -127,8 +129,8 @@ class WandbTracker(Tracker):
             self._artifact(path, aliases)
         elif self.config.checkpoints == "end":
             self._checkpoints.update(dict.fromkeys(aliases, path))
-            written = {alias: str(newest.absolute()) for alias, newest in self._checkpoints.items()}
-            self._memory.write_text(json.dumps(written), encoding="utf-8")
+            inside = {a: p.name for a, p in self._checkpoints.items() if p.parent == self._home}
+            self._memory.write_text(json.dumps(inside), encoding="utf-8")
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Log the checkpoints, write the last figures and upload what is left."""
@@ -195,9 +197,31 @@ class WandbTracker(Tracker):
             self._known = run.starting_step
         for row in info.previous:
             self.log(row)
-        with suppress(OSError, ValueError):
-            waiting = json.loads(self._memory.read_text(encoding="utf-8"))
-            self._checkpoints = {alias: Path(path) for alias, path in waiting.items()}
+        if self.config.checkpoints == "end":
+            self._checkpoints = self._waiting()
+
+    def _waiting(self) -> dict[str, Path]:
+        """The checkpoints of the run folder that have an alias, by the links there and what was written down.
+
+        The folder may have come from anybody, so that nothing outside of its checkpoints is taken.
+        """
+        names: dict[Any, Any] = {}
+        for alias in ("best", "last"):
+            with suppress(OSError):  # no such link
+                names[alias] = os.readlink(self._home / alias)
+        with suppress(OSError, ValueError, RecursionError):
+            written = json.loads(self._memory.read_text(encoding="utf-8"))
+            names |= written if isinstance(written, dict) else {}
+        found = {}
+        for alias, name in names.items():
+            path = own_checkpoint(self._home, name)
+            if path is not None:
+                found[str(alias)] = path
+            else:
+                self._warn(
+                    f"W&B: {name!r:.80} is no checkpoint below {self._home}, so not uploaded as {alias}"
+                )
+        return found
 
     def _artifact(self, path: Path, aliases: Sequence[str]) -> None:
         with self._aside("a checkpoint") as run:
@@ -268,6 +292,15 @@ def keep(run: wandb.Run, name: str, content: bytes) -> None:
     path = Path(run.dir, name)
     path.write_bytes(content)
     run.save(str(path), base_path=run.dir, policy="now")
+
+
+def own_checkpoint(home: Path, name: object) -> Path | None:
+    """The checkpoint of this name; None for what is not a name, or leads out of the folder of checkpoints."""
+    if not isinstance(name, str) or name in ("", ".", "..") or set(name) & set("/\\\0"):
+        return None
+    path = home / name
+    inside = [path, *path.rglob("*")] if path.exists() else []
+    return path if inside and not any(part.is_symlink() for part in inside) else None
 
 
 def supersede(root: Path, identity: str) -> None:
