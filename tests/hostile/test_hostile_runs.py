@@ -203,6 +203,48 @@ def test_links_of_a_run_folder_are_read_at_most(run: Path, said: Said, here: Pat
     assert (outside / "diary.txt").read_text() == "mine"
 
 
+def test_a_link_anywhere_in_a_run_folder_is_refused_where_its_file_would_go_on_a_page(
+    run: Path, said: Said, here: Path
+) -> None:
+    secret = here / "secret"
+    secret.write_text('{"token": "very secret"}')
+    names = [
+        "figures/holiday.png", "tables.json", "plan.txt", "environment.json", "wandb/deep/er/x",
+        "checkpoints/step-00000006/extra",
+    ]  # fmt: skip
+    for name in names:
+        fresh = Path(shutil.copytree(run, here / "copy", symlinks=True))
+        (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+        (fresh / name).unlink(missing_ok=True)
+        (fresh / name).symlink_to(secret)
+        for command in ("report", "resume"):
+            text = said(command, fresh)
+            assert f"{name} is a link that leads out of the run folder, to {secret}" in text
+        assert not any("very secret" in p.read_text(errors="replace") for p in fresh.rglob("*.html"))
+        shutil.rmtree(fresh)
+
+
+def test_a_saved_config_extends_no_file_outside_of_its_folder(run: Path, said: Said, here: Path) -> None:
+    (here / "credentials").write_text("very secret\n  : text : that is no YAML")
+    (run / "inner.yaml").write_text("seed: 5\n")
+    text = (run / "config.yaml").read_text()
+    for outside in ("../credentials", str(here / "credentials")):
+        (run / "config.yaml").write_text(f"extends: {outside}\n{text}")
+        for words in (
+            ["eval", run],
+            ["predict", run],
+            ["resume", run],
+            ["report", run],
+            ["compare", run, run],
+        ):
+            refused = said(*words)
+            assert "out of the folder that the config came in" in refused and "secret" not in refused
+        with pytest.raises(PegboardError, match="out of the folder"):
+            pegboard.load(run)
+    (run / "config.yaml").write_text(f"extends: inner.yaml\n{text}")
+    assert pegboard.load(run)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

@@ -22,10 +22,10 @@ from .engine.loop import Interrupted
 from .engine.precision import choose_device
 from .loading import read_saved
 from .planning import make_plan
-from .recorded import fold_count, fold_folder, read_object, write_report
+from .recorded import fold_count, fold_folder, read_object, refuse_links, write_report
 from .report.console import Console, split_place
 from .report.trackers import Dispatch
-from .resuming import Resumption, compare_data, refuse_links, resume_run
+from .resuming import Resumption, compare_data, resume_run
 from .run import claimed, write_json
 from .specs import DataSpec
 from .training import begin_run, identity, make_parent, make_trackers, run_plan

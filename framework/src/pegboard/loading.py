@@ -141,7 +141,7 @@ def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
 
     Files that were run in this process already, because the user named them, need not be named again.
     """
-    loaded = load_config(config)
+    loaded = load_config(config, inside=config.parent if config.name == "config.yaml" else None)
     if loaded.mistakes:
         raise ConfigError([placed(m, loaded) for m in loaded.mistakes], loaded.title)
     plugins = loaded.tree["plugins"] = loaded.tree.get("plugins") or {}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from .nearest import nearest
 from .report.html import Contents, page
 from .run import MetricsFile
 
-WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"
+WEIGHTS, MANIFEST, PAGE = "model.safetensors", "manifest.json", "report.html"
 
 
 class Recorded:
@@ -28,7 +29,7 @@ class Recorded:
         if not (self.path / "config.yaml").is_file():
             raise PegboardError(not_a_run(self.path))
         self.notes: list[str] = []
-        self.config = dict(leaves(read_yaml(self.path / "config.yaml")))
+        self.config = dict(leaves(read_yaml(self.path / "config.yaml", self.path)))
         self.origins = self._json("origins.json")
         self.environment = self._json("environment.json")
         self.summary = self._json("summary.json", quiet=True)  # an unfinished run has none
@@ -150,7 +151,7 @@ class Checkpoint:
 def fold_count(folder: Path) -> int:
     """How many folds a folder is the cross-validation of; 0 for a run."""
     try:
-        trainer = read_yaml(folder / "config.yaml").get("trainer")
+        trainer = read_yaml(folder / "config.yaml", folder).get("trainer")
     except PegboardError:
         return 0  # who needs the config says what is wrong with it
     given = trainer if isinstance(trainer, dict) else {}
@@ -171,6 +172,8 @@ def write_report(
     Who carries the run out has claimed plan.txt, so gives its text, and the summary that is not written yet.
     """
     run = Recorded(folder)
+    if plan is None:  # the folder may have come from a stranger, and the page may be sent to one
+        refuse_links(run.path, replaced=(PAGE, f".{PAGE}.part"))
     figures = sorted((run.path / "figures").glob("*.png"), key=lambda path: (path.stem != "curves", path))
     local = run.config.get("plugins.local")
     contents = Contents(
@@ -184,11 +187,27 @@ def write_report(
         pictures={path.stem: path.read_bytes() for path in figures},
         local=[str(path) for path in local] if isinstance(local, list) else (),
     )
-    made, part = run.path / "report.html", run.path / ".report.html.part"
+    made, part = run.path / PAGE, run.path / f".{PAGE}.part"
     part.unlink(missing_ok=True)  # in a folder from a stranger it may be a link that leads elsewhere
     part.write_text(page(contents), "utf-8")
     part.replace(made)
     return made
+
+
+def refuse_links(folder: Path, replaced: Sequence[str] = ()) -> None:
+    """Refuse a run folder with a link out of it, through which a stranger has files read or written.
+
+    Links that are `replaced` before anything is read or written through them may stand there.
+    """
+    home = folder.resolve()
+    for place, folders, files in os.walk(home):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            end = Path(os.path.realpath(path)) if path.is_symlink() else home
+            if not end.is_relative_to(home) and path not in [home / name for name in replaced]:
+                raise PegboardError(
+                    f"{folder / path.relative_to(home)} is a link that leads out of the run folder, "
+                    f"to {end}\nremove the link, or put what it points at in its place"
+                )
 
 
 def _text(path: Path) -> str:

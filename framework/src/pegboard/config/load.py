@@ -54,9 +54,12 @@ class Loaded:
         return Origin(file=str(self.file), line=1, column=1) if self.file else Origin()
 
 
-def load(source: Source, overrides: Sequence[str] = ()) -> Loaded:
-    """Read a file or a mapping, with what it extends and what the command line changes."""
-    files = _Files()
+def load(source: Source, overrides: Sequence[str] = (), inside: Path | None = None) -> Loaded:
+    """Read a file or a mapping, with what it extends and what the command line changes.
+
+    Of a file from a stranger, what it extends has to be `inside` a folder.
+    """
+    files = _Files(inside)
     loaded = Loaded(mistakes=files.mistakes)
     if isinstance(source, Mapping):
         root = files.extended(_python(source, (), files.mistakes), Path.cwd(), ())
@@ -100,9 +103,9 @@ def _join(base: Node, over: Node, path: tuple[str, ...] = ()) -> Node:
     return Node(joined, over.at, over.key)
 
 
-def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_yaml(path: str | os.PathLike[str], inside: Path | None = None) -> dict[str, Any]:
     """The tree of a config file with what it extends; a file that cannot be read raises ConfigError."""
-    loaded = load(path)
+    loaded = load(path, inside=inside)
     if loaded.mistakes:
         raise ConfigError([locate(m, loaded) for m in loaded.mistakes], loaded.title)
     return loaded.tree
@@ -118,7 +121,8 @@ def locate(mistake: Mistake, loaded: Loaded) -> Mistake:
 class _Files:
     """Reads each file once, follows `extends`, notes what is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: Path | None = None) -> None:
+        self.inside = None if inside is None else _real(inside)
         self.mistakes: list[Mistake] = []
         self.complete = True
         self.done: dict[str, Node] = {}
@@ -201,6 +205,10 @@ class _Files:
                 self.fail(message, "extends: [base.yaml]", entry.at, "extends")
                 continue
             path = Path(os.path.normpath(folder / entry.value)) if chain else Path(entry.value)
+            if self.inside is not None and not Path(_real(path)).is_relative_to(self.inside):
+                message = f"'extends' leads to {str(path)!r}, out of the folder that the config came in"
+                self.fail(message, "copy the values that are meant into the config", entry.at, "extends")
+                continue
             base = merge(base, self.open(path, chain, entry.at))
         return merge(base, Node(own, node.at, node.key))
 
