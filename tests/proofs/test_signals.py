@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -23,7 +24,10 @@ def prepare(folder: Path, **journal: Any) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(given))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
 def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     number: signal.Signals, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,6 +51,42 @@ def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     whole = pegboard.train(tmp_path / "config.yaml", f"regularizers.journal.path={tmp_path}/whole.txt",
                            root=tmp_path / "whole", quiet=True)  # fmt: skip
     assert differences(whole.folder, resumed.folder) == []
+
+
+def test_a_terminal_that_goes_away_ends_the_run_with_its_last_update_saved(tmp_path: Path) -> None:
+    prepare(tmp_path, pause=0.02)
+    ours, theirs = os.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
+    process = started(["train", "config.yaml"], tmp_path, **streams)
+    os.close(theirs)
+    journal_reaches(tmp_path, 7)
+    os.close(ours)  # from now on nothing can be written any more
+    for _ in range(3):  # the shell passes on what the kernel has said already
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.05)
+    assert process.wait(60) == 129
+    run = kills.run_folder(tmp_path)
+    assert run is not None
+    assert kills.newest(run) == kills.journal(tmp_path)[-1][1]
+    assert pegboard.Run(run).status == "interrupted"
+
+
+def test_under_nohup_a_terminal_may_go_away(tmp_path: Path) -> None:
+    prepare(tmp_path, pause=0.01)
+    process = started(["train", "config.yaml", "--quiet"], tmp_path, hangup=signal.SIG_IGN)
+    journal_reaches(tmp_path, 7)
+    process.send_signal(signal.SIGHUP)
+    assert ended(process) == (0, "")
+    run = kills.run_folder(tmp_path)
+    assert run is not None
+    assert pegboard.Run(run).status == "finished"
+
+
+def test_a_system_without_hangups_has_the_other_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pegboard.run import ending_signals
+
+    monkeypatch.delattr(signal, "SIGHUP")
+    assert ending_signals() == [signal.SIGINT, signal.SIGTERM]
 
 
 def test_a_second_interrupt_leaves_at_once_with_the_last_checkpoint_whole(tmp_path: Path) -> None:

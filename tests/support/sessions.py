@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 
-def started(words: list[str], folder: Path) -> subprocess.Popen[str]:
-    """The command line in a process of its own."""
+def started(
+    words: list[str], folder: Path, hangup: signal.Handlers = signal.SIG_DFL, **streams: Any
+) -> subprocess.Popen[str]:
+    """The command line in a process of its own, which takes SIGHUP as it is told to."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         [sys.executable, "-m", "pegboard", *words],
         cwd=folder,
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup),
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
     )
 
 

@@ -133,21 +133,36 @@ def claimed(folder: Path) -> Iterator[str]:
         yield file.read()
 
 
+def ending_signals() -> list[signal.Signals]:
+    """The signals that ask a run to end: those of Ctrl-C, of `kill`, and of a terminal that goes away.
+
+    The last one is left alone where it is ignored, as under nohup, and where the system has none.
+    """
+    hangup = getattr(signal, "SIGHUP", None)
+    kept = hangup is None or signal.getsignal(hangup) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *(() if kept else (hangup,))]
+
+
 @contextmanager
-def signals(loop: Loop, which: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[None]:
+def signals(loop: Loop, which: Sequence[signal.Signals] | None = None) -> Iterator[None]:
     """The first signal lets the loop finish its step and save; a second one leaves at once.
 
-    Leaving at once loses nothing: checkpoints are complete or not there.
+    Leaving at once loses nothing: checkpoints are complete or not there. A terminal that goes away may say so
+    more than once, and after another signal, so that SIGHUP is never a second one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may say what signals do
         return
+    which = ending_signals() if which is None else which
     before = {number: signal.getsignal(number) for number in which}
 
     def ask(number: int, frame: Any) -> None:
         if loop.halt:
-            shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which a progress bar hides
-            os.write(2, shown + b"\nleft at once; the last checkpoint is whole\n")
+            if number == getattr(signal, "SIGHUP", None):
+                return
+            with suppress(OSError):  # there may be no terminal any more
+                shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which a progress bar hides
+                os.write(2, shown + b"\nleft at once; the last checkpoint is whole\n")
             os._exit(128 + number)
         loop.halt = number
 

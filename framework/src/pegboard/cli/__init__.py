@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 COMMANDS = (
     "train", "resume", "eval", "predict", "sample", "probe", "report", "compare", "explain", "check", "show",
@@ -56,9 +57,30 @@ def _add_no_plugins(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; a mistake of the user's is one message on standard error and exit code 2."""
+    """Run a command; a mistake of the user's is one message on standard error and exit code 2.
+
+    A reader of its output that leaves, as `head` does, has what it wanted: the exit code stays what it is.
+    """
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what no encoding has
+    try:
+        return _main(argv)
+    finally:
+        for stream in (sys.stdout, sys.stderr):  # what waits in them would fail when Python ends
+            _flush(stream)
+
+
+def _flush(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _main(argv: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     words = [word for word in given if word != NO_PLUGINS]
     command = next((word for word in words if word in COMMANDS), None)
@@ -99,24 +121,28 @@ def _handle(args: argparse.Namespace) -> int:
     try:
         return int(args.handler(args))
     except PegboardError as error:
-        print(error, file=sys.stderr)
+        _say(error)
         number = getattr(error, "signal", None)
         return 2 if number is None else 128 + number
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of a pipe left, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
         return 0
     except (OSError, MemoryError) as error:  # a folder that is not writable, a disk that is full
         what = getattr(error, "strerror", None) or str(error) or "out of memory"
         where = getattr(error, "filename", None)
-        print(f"{what}: {where}" if where else what, file=sys.stderr)
+        _say(f"{what}: {where}" if where else what)
         return 2
     except RuntimeError as error:
         if not no_memory(error):
             raise
-        print(f"out of memory: {str(error).splitlines()[0]}", file=sys.stderr)
+        _say(f"out of memory: {str(error).splitlines()[0]}")
         return 2
+
+
+def _say(text: object) -> None:
+    with suppress(OSError):  # nobody may be there to read it
+        print(text, file=sys.stderr, flush=True)
 
 
 def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

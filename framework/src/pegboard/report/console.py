@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -20,13 +21,45 @@ LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
 DRAW_EVERY = 0.25  # seconds between two pictures of a bar, each of which takes milliseconds
 
 
-class _Stream(RichConsole):
-    """Writes to a stream; where its reader has left, as `head` does, a run goes on without it."""
+class Lasting:
+    """A text stream that a run outlives: whose reader may leave, as `head` does, or whose terminal goes away.
 
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        with suppress(OSError, ValueError):  # a stream that is no file
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+    What the encoding of the stream has no letters for is written as escapes.
+    """
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._safely(lambda: self.stream.write(text))
+        except UnicodeEncodeError:
+            encoding = self.stream.encoding or "ascii"
+            plain = text.encode(encoding, "backslashreplace").decode(encoding)
+            return self._safely(lambda: self.stream.write(plain))
+
+    def flush(self) -> None:
+        self._safely(self.stream.flush)
+
+    def _safely(self, act: Callable[[], int | None]) -> int:
+        try:
+            return act() or 0
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO, errno.ENXIO, errno.EBADF):
+                raise
+            mute(self.stream)
+            return 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def mute(stream: IO[str]) -> None:
+    """Let what is still written to a stream go nowhere."""
+    with suppress(OSError, ValueError):  # a stream that is no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 class _Bar(Progress):
@@ -45,7 +78,7 @@ class Console:
 
     def __init__(self, quiet: bool = False, stream: IO[str] | None = None, unit: str = "step") -> None:
         self.quiet, self.unit = quiet, unit
-        self.rich = _Stream(file=stream or sys.stdout, highlight=False, soft_wrap=True)
+        self.rich = RichConsole(file=Lasting(stream or sys.stdout), highlight=False, soft_wrap=True)
         self.live = self.rich.is_terminal and not quiet
         self._bar: _Bar | None = None
         self._started, self._first, self._shown = time.monotonic(), 0, 0.0
@@ -62,7 +95,7 @@ class Console:
         if self._bar is not None:
             self._bar.console.print(f"warning: {text}", markup=False, style="yellow")
         else:
-            print(f"warning: {text}", file=sys.stderr)
+            print(f"warning: {text}", file=Lasting(sys.stderr))
 
     def start(self, total: int, done: int = 0) -> None:
         """Begin to show progress through `total` steps."""
