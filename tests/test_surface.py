@@ -21,9 +21,9 @@ SOURCES = sorted(CORE.rglob("*.py"))
 
 # The core in the order data flows: a module imports only from those above it.
 ORDER = """
-version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed adapters
-switches registry regularizer config pegs generation data layout players planning engine diagnosis report
-explain run recorded zoo loading provenance compare tables answers samples ending training resuming folds
+version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed spec_names
+adapters switches registry regularizer config pegs generation data layout players planning engine diagnosis
+report explain run recorded zoo loading provenance compare tables answers samples ending training resuming folds
 inference texts generators api watched importing doctor cli testing scaffold __main__
 """.split()
 

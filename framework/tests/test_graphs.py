@@ -26,7 +26,7 @@ from pegboard import (
 from pegboard.data import cut_splits
 from pegboard.data.graphs import Neighbourhoods, mix
 from pegboard.errors import PegboardError
-from pegboard.specs import from_json, to_json
+from pegboard.spec_names import from_json, to_json
 from torch import Tensor
 
 

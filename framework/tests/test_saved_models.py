@@ -17,7 +17,8 @@ from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.config import fit
 from pegboard.engine import checkpoint
-from pegboard.specs import Classes, DataSpec, Image, from_json, to_json
+from pegboard.spec_names import from_json, to_json
+from pegboard.specs import Classes, DataSpec, Image
 from pegboard.tables import read_table, write_table
 from torch import nn
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
@@ -36,6 +37,7 @@ from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from .report.console import plain_table
 from .report.repeats import folded
+from .specs import NoExample
 
 
 @dataclass
@@ -94,6 +96,20 @@ def _largest(plan: Plan) -> int:
 
 
 def _example(plan: Plan) -> Batch:
+    """A batch on the meta device: as the specs say, or of the shapes of the data where one does not."""
+    try:
+        return _by_spec(plan)
+    except NoExample:
+        source = (plan.splits or read_data(plan.settings)).train
+    rows = torch.arange(_largest(plan))
+    try:
+        batch = source.to("cpu").gather(rows % len(source))
+    finally:
+        getattr(source, "close", lambda: None)()
+    return Batch(*tree_map_only(Tensor, lambda x: x.to("meta"), tuple(batch._replace(rows=rows))))
+
+
+def _by_spec(plan: Plan) -> Batch:
     size, spec = _largest(plan), plan.spec
     target = None if spec.target is None else spec.target.example(size, "meta")
     rows = torch.empty(size, dtype=torch.long, device="meta")

@@ -18,6 +18,8 @@ from .version import __version__
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
+    from .specs import Spec
+
 GROUP = "pegboard"
 UNBOUND = "it does not say with which releases of the core it works"
 _NEED = re.compile(r"^Requires-Dist:[ \t]*(pegboard[ \t]*(?:$|[\[(<>=!~;@].*))", re.M | re.I)
@@ -39,6 +41,7 @@ class Plugin:
     error: BaseException | None = field(default=None, repr=False)
     parts: list[Part[Any, Any]] = field(default_factory=list, repr=False)
     recipes: list[Path] = field(default_factory=list, repr=False)
+    specs: tuple[type[Spec], ...] = field(default=(), repr=False)  # that its light module has
     milliseconds: float = 0.0  # of its own import
     offers: Offers = frozenset()  # what it offered when it was last imported, while it is not
     waits: Callable[[], None] | None = field(default=None, repr=False)  # imports it, where that was put off
@@ -47,15 +50,19 @@ class Plugin:
     module: Any = field(default=None, repr=False)  # its light module, once that is imported
 
     @property
+    def local(self) -> bool:
+        """Whether it is a file that a config or a command names."""
+        return self.version == "local"
+
+    @property
     def title(self) -> str:
         """How messages to its author call it."""
-        local = self.version == "local"
-        return self.dist if local else f"{self.dist} {self.version} (plugin {self.name!r})"
+        return self.dist if self.local else f"{self.dist} {self.version} (plugin {self.name!r})"
 
     @property
     def option(self) -> str:
         """What a command needs to know a part of it."""
-        return f" --local {self.dist}" if self.version == "local" else ""
+        return f" --local {self.dist}" if self.local else ""
 
     @property
     def state(self) -> str:

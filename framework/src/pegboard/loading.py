@@ -24,11 +24,13 @@ from .contracts import Codec
 from .engine import checkpoint
 from .engine.precision import choose_device
 from .errors import PegboardError
+from .installed import find_installed, names_of
 from .parts import Context
 from .planning import Plan, build_network, make_plan
 from .recorded import fold_count, fold_folder, read_object
 from .registry import Registry, UnknownPart, was_run
-from .specs import DataSpec, Spec, from_json
+from .spec_names import SpecNames, from_json
+from .specs import DataSpec
 
 ZOO = "zoo:"
 DATA = "data"  # folder of a run or a recipe with the files that its data set keeps
@@ -40,8 +42,17 @@ class Saved:
 
     config: Path  # the resolved config of the run that made them
     weights: Path
-    spec: DataSpec
+    manifest: Mapping[str, Any]  # what was noted beside the weights
     where: str  # for messages
+
+    def spec(self, names: SpecNames, prefer: str = "") -> DataSpec:
+        """What the data of the run holds; classes of plugins are found among `names`."""
+        try:
+            return from_json(self.manifest["spec"], lambda name, keys: names.find(name, keys, prefer))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise PegboardError(
+                f"{self.where}: the manifest does not say what the data holds: {error}"
+            ) from None
 
 
 def locate(ref: str | Path, which: str = "best") -> Saved:
@@ -56,7 +67,7 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
             raise PegboardError(
                 f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}"
             )
-        return Saved(recipe.config, weights, _spec(recipe.result, text), text)
+        return Saved(recipe.config, weights, recipe.result, text)
     if folds := fold_count(Path(ref)):
         raise PegboardError(
             f"{text} is a cross-validation of {folds} runs, and has no weights of its own\n"
@@ -70,7 +81,7 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
         raise PegboardError(
             f"{text}: no {config.name} beside the folder checkpoints/, so the model is unknown"
         )
-    return Saved(config, folder / checkpoint.WEIGHTS, _spec(manifest, text), text)
+    return Saved(config, folder / checkpoint.WEIGHTS, manifest, text)
 
 
 def restore(ref: str | Path, which: str, settings: Settings) -> Codec | None:
@@ -116,26 +127,6 @@ def _verify(folder: Path, hashes: Mapping[Any, Any]) -> None:
         raise PegboardError("\n".join([*wrong, f"without the folder {folder} the data itself is read"]))
 
 
-def _spec(manifest: Mapping[str, Any], where: str) -> DataSpec:
-    try:
-        spec = from_json(manifest["spec"])
-        _check_sizes(spec)
-        return spec
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PegboardError(f"{where}: the manifest does not say what the data holds: {error}") from None
-
-
-def _check_sizes(spec: DataSpec) -> None:
-    """Refuse what no data set writes, before a model is built by it."""
-    for one in filter(None, (*spec.inputs, spec.target)):
-        for name, value in vars(one).items():
-            number = isinstance(value, int) and -1 <= value < 2**40
-            words = isinstance(value, tuple) and all(isinstance(v, str) for v in value)
-            ours = type(one).__module__ == Spec.__module__  # a plugin's own spec may hold anything else
-            if value is not None and not number and not words and (ours or isinstance(value, int)):
-                raise ValueError(f"{name} of {type(one).__name__} is {value!r:.40}")
-
-
 def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
     """A config that came with a run or a recipe, with `local` in place of the local plugins it names.
 
@@ -160,14 +151,14 @@ def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
     return loaded
 
 
-def structure(config: Path, spec: DataSpec, local: Sequence[str | Path] = ()) -> Settings:
-    """The settings of a saved model, without the tricks and trackers that leave no trace in it.
+def structure(saved: Saved, local: Sequence[str | Path] = ()) -> tuple[Settings, DataSpec]:
+    """The settings of a saved model, without the tricks and trackers that leave no trace in it, and its spec.
 
-    Its data, which `spec` describes, need not be there.
+    Its data, which the spec describes, need not be there.
     """
-    loaded = read_saved(config, local)
+    loaded = read_saved(saved.config, local)
     tree = loaded.tree
-    registry = Registry.discover(local=tree["plugins"]["local"])
+    registry = _discover(tree["plugins"])
     tricks, model = tree.get("regularizers"), tree.get("model")
     for key, node in list(tricks.items()) if isinstance(tricks, dict) else ():
         name = node.get("name", key) if isinstance(node, dict) else key
@@ -182,7 +173,29 @@ def structure(config: Path, spec: DataSpec, local: Sequence[str | Path] = ()) ->
     tree.pop("probes", None)
     if isinstance(model, dict):
         model.pop("weights", None)
-    return check(loaded, registry=registry, spec=spec)
+    spec = saved.spec(registry.specs, _data_plugin(tree.get("data"), registry))
+    return check(loaded, registry=registry, spec=spec), spec
+
+
+def _discover(plugins: Mapping[str, Any]) -> Registry:
+    """The plugins of a run, with those switched off that its config switches off and that are here."""
+    here = names_of(find_installed())
+    given = {key: plugins.get(key) for key in ("disable", "only")}
+    listed = {
+        key: [name for name in names if name in here]
+        for key, names in given.items()
+        if isinstance(names, list)
+    }
+    return Registry.discover(local=plugins["local"], **listed)
+
+
+def _data_plugin(node: Any, registry: Registry) -> str:
+    """The distribution that a run's data set is of; "" where that is not known."""
+    name = node.get("name") if isinstance(node, dict) else node
+    try:
+        return registry.lookup("dataset", name).plugin.dist if isinstance(name, str) else ""
+    except UnknownPart:
+        return ""
 
 
 def load_model(
@@ -195,8 +208,8 @@ def load_model(
     """A trained model in eval mode, and the plan it was built by."""
     device = str(device) if str(device) == "meta" else choose_device(str(device))
     saved = locate(ref, which)
-    settings = structure(saved.config, saved.spec, local)
-    plan = make_plan(settings, read=False, spec=saved.spec)
+    settings, spec = structure(saved, local)
+    plan = make_plan(settings, read=False, spec=spec)
 
     def built(where: str) -> nn.Module:
         def context(key: str) -> Context:

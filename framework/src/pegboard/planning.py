@@ -30,6 +30,7 @@ from .players import check_players
 from .registry import Entry
 from .regularizer import ROLES, Placed, Trick, Use, order
 from .rng import key_seed
+from .spec_names import check_record
 from .specs import DataSpec, Series
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, q
     placed, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
     assert not problems, problems  # settings were checked
     plan = Plan(settings, spec, settings.objective, placed, splits)
+    if settings.registry is not None:
+        check_record(spec, settings.registry.specs)
     if plan.sampler is not None:
         _check_batches(plan, plan.sampler)
         if read:

@@ -10,8 +10,10 @@ import contextlib
 import functools
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
 import json
+import linecache
 import os
 import sys
 import time
@@ -34,6 +36,7 @@ from .memo import Memo, Offers
 from .memo import key as memo_key
 from .nearest import nearest
 from .parts import Part
+from .spec_names import SpecNames, light_specs
 from .switches import Switches
 
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
@@ -90,7 +93,7 @@ class Registry:
                     plugin.offers = memo.offers(_key(dist, point)) or frozenset()
                 elif plugin.status == "found":
                     _consider(plugin, point, dist, manager, memo)
-            for path in local:
+            for path in _each_once(local):
                 plugin = Plugin(Path(path).stem, str(path), "local", target=str(path))
                 plugins.append(plugin)
                 load_plugin(plugin, functools.partial(import_file, Path(path)), manager)
@@ -160,6 +163,9 @@ class Registry:
         if not self._find(kind, name):
             self._import_all()  # what a plugin offers may depend on more than its files
         found = [e for e in self._find(kind, name) if not owner or owner in (e.plugin.dist, e.plugin.name)]
+        if not found and owner.endswith(".py"):  # a local file that stands elsewhere now
+            file = Path(owner).name
+            found = [e for e in self._find(kind, name) if e.plugin.local and Path(e.plugin.dist).name == file]
         if len(found) == 1:
             return found[0]
         if found:
@@ -208,6 +214,11 @@ class Registry:
         # A name that is not installed may still be the one that was meant.
         near = nearest(name, [*names, *_index().get(kind, ())])
         return UnknownPart(message, f"one of {', '.join(sorted(set(names))) or 'none installed'}", near, hint)
+
+    @property
+    def specs(self) -> SpecNames:
+        """The specs of the core and of its plugins, by their names in files."""
+        return SpecNames(self._plugins)
 
     def indexed(self, entry: Entry) -> bool:
         """Whether the core's own list has this part with this distribution."""
@@ -290,28 +301,58 @@ def _offered(plugin: Plugin) -> Offers | None:
     return frozenset((part.kind, part.name) for part in plugin.parts)
 
 
+def _each_once(paths: Sequence[str | Path]) -> list[str | Path]:
+    """Paths without those of a file that was named before."""
+    first: dict[str, str | Path] = {}
+    for path in paths:
+        first.setdefault(os.path.realpath(path), path)
+    return list(first.values())
+
+
 def was_run(path: Path) -> bool:
-    """Whether this process has run a Python file as a local plugin."""
-    return _module_name(path) in sys.modules
+    """Whether this process has run a Python file as a local plugin, with what it holds now."""
+    try:
+        return _module_name(path, path.read_bytes()) in sys.modules
+    except OSError:
+        return False
 
 
-def _module_name(path: Path) -> str:
-    """Two files of one name are two modules: types in a config class are looked up by it."""
-    digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()
+def _module_name(path: Path, source: bytes) -> str:
+    """Two files of one name are two modules, and so is a file once it was changed."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(path)) + b"\0" + source).hexdigest()
     return f"pegboard_local_{path.stem}_{digest[:16]}"
 
 
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Runs the very bytes that name the module: compiled files go by a time stamp of whole seconds."""
+
+    def __init__(self, name: str, path: str, source: bytes) -> None:
+        super().__init__(name, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        return self.source_to_code(self._source, self.path)  # type: ignore[no-any-return]
+
+
 def import_file(path: Path) -> types.ModuleType:
+    """The module of a local plugin; a file is run once in a process, and again only where it was changed."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
-    name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise ImportError(f"{path} is not a Python file")
+    source = path.read_bytes()
+    name = _module_name(path, source)
+    if name in sys.modules:
+        return sys.modules[name]
+    loader = _Loader(name, str(path), source)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    module.__dict__["__pegboard_local__"] = True
+    linecache.checkcache(str(path))  # tracebacks show what is run now
     sys.modules[name] = module  # dataclasses look their module up while they are made
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -352,6 +393,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         plugin.parts = [record for _, record in parts]
         check_schemas(plugin.parts)
         plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
+        plugin.specs = light_specs(plugin, module)
         plugin.status, plugin.where = "ready", ""
         if not (plugin.parts or plugin.recipes):
             plugin.reason = "it offers nothing: its hooks returned no records"

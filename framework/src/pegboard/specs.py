@@ -1,15 +1,17 @@
 """What a data set says of its inputs and targets, as types; no torch at import.
 
-A size that is known only once the data is read is None. A plugin may define specs of its own
-by subclassing `Spec`.
+A size that is known only once the data is read is None. A plugin may define specs of its own by subclassing
+`Spec` as a frozen dataclass in its light module: files of a run then name them with its distribution.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar
+
+from .errors import PegboardError
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
 
 _UNSHOWN = ("names", "begin", "end", "padded")  # fields that tell a person little
 _NODES, _EDGES = 4, 8  # of every graph of an example, a ring
+
+
+class NoExample(PegboardError, NotImplementedError):
+    """A spec that does not override `example`."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,13 @@ class Spec:
         return None
 
     def example(self, rows: int, device: str) -> torch.Tensor:
-        """A tensor of the right shape and type for `rows` samples (any valid values)."""
-        raise NotImplementedError(f"{type(self).__name__} gives no example")
+        """A tensor of the right shape and type for `rows` samples (any valid values).
+
+        Where a spec has none, what needs no data for the core's specs reads the data.
+        """
+        raise NoExample(
+            f"the spec {type(self).__name__} gives no example: define example(rows, device) in it"
+        )
 
     def __str__(self) -> str:
         told = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
@@ -356,34 +367,19 @@ class DataSpec:
         return f"{', '.join(map(str, self.inputs)) or 'nothing'} -> {self.target or 'nothing'}"
 
 
-def to_json(spec: DataSpec) -> dict[str, Any]:
-    """A form of the spec that JSON holds, read back by `from_json`."""
-
-    def one(s: Spec) -> dict[str, Any]:
-        return {"type": type(s).__name__, **asdict(s)}
-
-    target = None if spec.target is None else one(spec.target)
-    return {"inputs": [one(s) for s in spec.inputs], "target": target, "names": list(spec.names)}
+SpecType = type[Spec]
 
 
-def from_json(data: Mapping[str, Any]) -> DataSpec:
-    """The spec that `to_json` wrote; a type that is not defined here is a ValueError."""
-    known = {cls.__name__: cls for cls in _subclasses(Spec)}
-
-    def one(entry: Mapping[str, Any]) -> Spec:
-        values = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items() if k != "type"}
-        if entry["type"] not in known:
-            raise ValueError(f"unknown spec {entry['type']!r}: is the plugin that defines it installed?")
-        return known[entry["type"]](**values)
-
-    target = None if data["target"] is None else one(data["target"])
-    return DataSpec(tuple(one(s) for s in data["inputs"]), target, tuple(data["names"]))
-
-
-def _subclasses(cls: type[Spec]) -> Iterable[type[Spec]]:
+def subclasses(cls: SpecType = Spec) -> Iterator[SpecType]:
+    """All classes below `cls` that there are in this process."""
     for sub in cls.__subclasses__():
         yield sub
-        yield from _subclasses(sub)
+        yield from subclasses(sub)
+
+
+def core_specs() -> dict[str, SpecType]:
+    """The specs of the core by their names."""
+    return {cls.__name__: cls for cls in subclasses() if cls.__module__ == __name__}
 
 
 def fits(accepted: tuple[type[Spec], ...], spec: Spec | None) -> bool:

@@ -156,8 +156,15 @@ class SoundData:
     count: Annotated[int, Ge(8)] = 40  # points
 
 
+@dataclass(frozen=True)
+class Triple(Vector):
+    """Three real features: a spec of its own."""
+
+    features: int | None = 3
+
+
 def sound_spec(config: SoundData) -> DataSpec:
-    return DataSpec((Vector(3),), Classes(2))
+    return DataSpec((Triple(),), Classes(2))
 
 
 class Points:

@@ -136,6 +136,11 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "generates_samples": ("model-sound_net", "generator=generator)", "generator=None)"),
     "knows_the_optimum": ("probe-sound_optimum", "copy.deepcopy(model)", "model"),
+    "own_spec_survives_a_run": (
+        "dataset-sound_data",
+        "DataSpec((Triple(),)",
+        'DataSpec((dataclass(frozen=True)(type("Late", (Triple,), {}))(),)',
+    ),
     "card_is_complete": ("plugin", "", ""),
 }
 DISTRIBUTIONS_ONLY = {"core_range"}

@@ -24,7 +24,7 @@ from ..data import Batches, Groups, least_samples, unweighted
 from ..errors import PegboardError
 from ..planning import Assembly, start_average
 from ..regularizer import Stop
-from ..specs import to_json
+from ..spec_names import to_json
 from . import checkpoint
 from .compiled import Compilation, Compiling
 from .evaluate import Halted, evaluate
@@ -348,12 +348,14 @@ class Loop:
         """Write a checkpoint to which the aliases will point."""
         self.check_finite()  # what a device refused must not look like progress
         state = self.state_dict()
+        registry = self.plan.settings.registry
+        names = None if registry is None else registry.specs.name
         manifest = {
             "step": self.progress.step,
             "epoch": self.progress.epoch,
             "figures": {k: v for k, v in figures.items() if isinstance(v, int | float)},
             "plugins": self.plan.fingerprint(),
-            "spec": to_json(self.plan.spec),
+            "spec": to_json(self.plan.spec, names),
             "parts": {path: entry.qualified for path, entry in self.plan.entries()},
         }
         with self.averaged():

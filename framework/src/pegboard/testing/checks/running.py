@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ...errors import PegboardError
 from ...regularizer import ROLES
 from ..kit import STEP, Failed, Skipped, check
 from ..subjects import Config, Subject
@@ -36,6 +37,31 @@ def exact_resume(subject: Subject) -> None:
                     f"differs in {', '.join(found[:5])}. What it keeps from step to step belongs in buffers, "
                     "in state_dict, or in context.generator()"
                 )
+
+
+@check("dataset")
+def own_spec_survives_a_run(subject: Subject) -> None:
+    """A run on samples of a spec of its own is evaluated and predicted with from its folder alone."""
+    from ...api import train
+    from ...inference import Trained
+    from ...spec_names import check_record
+    from ...specs import Spec
+    from ..runs import lean
+
+    spec = subject._said() or subject.plan().spec
+    if all(type(s).__module__ == Spec.__module__ for s in (*spec.inputs, spec.target) if s is not None):
+        raise Skipped("its samples are of the core's own specs")
+    try:
+        check_record(spec, subject.registry.specs)
+    except PegboardError as error:
+        raise Failed(f"{subject.what}: {'; '.join(str(error).splitlines())}") from None
+    with lean():
+        run = train(subject.with_trainer(epochs=None, steps=2), root=_room(subject, "own_spec"), quiet=True)
+        trained = Trained(run.folder, device="cpu", local=subject.local)
+        trained.evaluate("train")
+        part: Any = trained.plan.settings.model.entry.part
+        if not part.samples:  # of which an objective may have nothing to say for a single sample
+            trained.predict(trained.source("train"))
 
 
 @check("regularizer")
