@@ -21,6 +21,7 @@ from pegboard import Classes, DataSpec, PegboardError, Vector
 from pegboard.inference import Trained
 from pegboard.registry import Registry, import_file, was_run
 from pegboard.spec_names import UnknownSpec, from_json, to_json
+from pegboard.testing.runs import cut_and_resumed, differences, whole
 
 VIDEO = Path(__file__).parent / "support" / "video.py"
 CONFIG: dict[str, Any] = {
@@ -333,3 +334,10 @@ def test_a_spec_that_no_file_can_hold_is_refused_before_training(
     with pytest.raises(PegboardError, match=said):
         trained(tmp_path, path)
     assert not list((tmp_path / "runs").glob("*/*")) if (tmp_path / "runs").exists() else True
+
+
+def test_an_interrupted_run_on_a_plugin_s_spec_is_resumed(tmp_path: Path) -> None:
+    config = {**CONFIG, "plugins": {"local": [str(copied(tmp_path / "a"))]}}
+    reference, events = whole(config, tmp_path / "whole")
+    resumed = cut_and_resumed(config, tmp_path / "cut", events.index("save") + 1)
+    assert not differences(reference, resumed)

@@ -18,7 +18,7 @@ from .provenance import comparable, data_changes, data_record
 from .recorded import read_object, refuse_links
 from .report.console import Console
 from .run import MetricsFile, claimed, write_json
-from .specs import from_json
+from .spec_names import from_json
 from .training import assemble_run, carry_out, codec_files, fitting, prepared
 
 ENVIRONMENT = "environment.json"
@@ -111,8 +111,11 @@ def compare_data(
 
 def _spec_change(plan: Plan, manifest: Mapping[str, Any]) -> list[str]:
     """A line where the data holds other things than when the checkpoint was written."""
+    registry, owner = plan.settings.registry, plan.settings.data.entry.plugin.dist
+    assert registry is not None  # of settings that `check` made
+    names = registry.specs
     try:
-        spec = from_json(manifest["spec"])
+        spec = from_json(manifest["spec"], lambda name, keys: names.find(name, keys, owner))
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # there is none yet, or its plugin is not there: the fingerprint tells
     return [] if spec == plan.spec else [f"it holds: {spec} then, {plan.spec} now"]
