@@ -2,6 +2,8 @@
 
 import math
 
+import pegboard
+import points
 import pytest
 import torch
 import torch.nn.functional as F
@@ -288,6 +290,8 @@ def test_cross_entropy_equals_torch_and_scikit_learn():
     assert objective.loss(output, target).item() == pytest.approx(reference, abs=1e-6)
     ten, _ = build("cross_entropy", Classes(10))
     assert ten.loss(torch.zeros(3, 10), torch.tensor([0, 5, 9])).item() == pytest.approx(2.302585, abs=1e-6)
+    sure = 1e3 * losses.one_hot(torch.tensor([0, 5, 9]), 10, torch.float32)
+    assert ten.loss(sure, torch.tensor([0, 5, 9])).item() == 0
 
 
 @pytest.mark.catalogue("T003")
@@ -364,6 +368,10 @@ def test_binary_cross_entropy_of_two_classes():
     torch.testing.assert_close(slope.squeeze(-1), logit.sigmoid().squeeze(-1) - target)
     [curve] = torch.autograd.grad(slope.sum(), logit)
     torch.testing.assert_close(curve, logit.sigmoid() * (1 - logit.sigmoid()))
+    for far in (1e3, 1e4):  # as large as the logit where it is wrong, and nothing where it is right
+        for sign, index, expected in ((1, 0, far), (1, 1, 0.0), (-1, 1, far), (-1, 0, 0.0)):
+            found = objective.loss(torch.tensor([[sign * far]]), torch.tensor([index]))
+            assert found.item() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.catalogue("S3-044", "S4-024")
@@ -412,6 +420,34 @@ def test_squared_error_over_features():
     output.requires_grad_()
     [slope] = torch.autograd.grad(total.loss(output, target), output)
     torch.testing.assert_close(12 * slope, 2 * (output - target).detach(), rtol=1e-12, atol=1e-12)
+    # The sum over samples has as many times the gradient of the mean as there are samples, and features.
+    [summed] = torch.autograd.grad(nn.MSELoss(reduction="sum")(output, target), output)
+    torch.testing.assert_close(summed, len(output) * slope, rtol=1e-12, atol=1e-12)
+    [averaged] = torch.autograd.grad(mean.loss(output, target), output)
+    torch.testing.assert_close(summed, output.numel() * averaged, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.catalogue("S3-021")
+def test_sum_and_mean_of_squares_have_one_minimum(tmp_path):
+    """Runs with either, at rates that make their steps alike, and the exact optimum of both."""
+    x = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    y = x @ torch.tensor([[1.0, -2.0], [0.5, 0.0], [0.0, 3.0]]) + 0.1 * x[:, :2].sin()
+    ends = []
+    for features, rate in (("sum", 0.1), ("mean", 0.2)):
+        config = points.given(
+            x,
+            values=y,
+            model="linear",
+            objective={"name": "mse", "features": features},
+            optimizer={"name": "gd", "lr": rate, "tolerance": 1e-6},
+            trainer={"epochs": 300, "eval_every": 300, "device": "cpu", "diagnose": False},
+            reference={"name": "least_squares", "features": features},
+        )
+        done = pegboard.train(config, root=tmp_path / features, quiet=True)
+        assert abs(done.reference["gap"]) < 1e-9
+        ends.append((pegboard.load(done, which="last").head.weight, done.reference["optimum"]))
+    torch.testing.assert_close(ends[0][0], ends[1][0], rtol=0, atol=1e-5)
+    assert ends[0][1] == pytest.approx(2 * ends[1][1], rel=1e-9) and ends[0][1] > 1e-4
 
 
 def test_absolute_and_huber_error():
@@ -446,6 +482,11 @@ def test_binary_hinge_at_its_margins():
     inside = torch.tensor([[0.5]], requires_grad=True)
     objective.loss(inside, torch.tensor([1])).backward()
     assert inside.grad.item() == -1
+    # By the weights it is -y x inside the margin or on the wrong side, and nothing outside.
+    x, w = torch.tensor([0.3, -0.2]), torch.tensor([0.5, 1.0], requires_grad=True)
+    for bias, index, wanted in ((0.0, 1, -x), (0.0, 0, x), (-3.0, 1, -x), (3.0, 1, 0 * x), (-3.0, 0, 0 * x)):
+        [slope] = torch.autograd.grad(objective.loss((x @ w + bias).reshape(1, 1), torch.tensor([index])), w)
+        torch.testing.assert_close(slope, wanted)
     squared, _ = build("hinge", Classes(2), squared=True)
     assert squared.loss(torch.tensor([[-1.0], [0.5]]), torch.tensor([1, 1])).item() == (4 + 0.25) / 2
 
