@@ -29,6 +29,53 @@ def weights(module):
     return sum(p.numel() for p in module.parameters())
 
 
+@pytest.mark.catalogue("T111")
+@pytest.mark.parametrize(("n", "m", "d"), [(5, 5, 3), (7, 4, 2), (6, 9, 4), (3, 8, 1)])
+def test_a_layer_slides_its_kernel_over_a_matrix(n, m, d):
+    a, k = torch.randn(n, m, dtype=F64), torch.randn(d, d, dtype=F64)
+    places = [[(k * a[i : i + d, j : j + d]).sum() for j in range(m - d + 1)] for i in range(n - d + 1)]
+    looped = torch.stack([torch.stack(line) for line in places])
+    assert looped.shape == (n - d + 1, m - d + 1)
+    torch.testing.assert_close(layer(k, a), looped)
+    torch.testing.assert_close(layer(k, a), F.conv2d(a[None, None], k[None, None])[0, 0])
+
+
+@pytest.mark.catalogue("T113")
+def test_a_layer_takes_inner_products_with_patches():
+    model = Cnn((3, 7, 6), 1, channels=4, kernel=3, **PLAIN)
+    x, k = torch.randn(2, 3, 7, 6), model.body[0].conv.weight
+    patches = F.unfold(x, 3)  # (batch, numbers of a patch, places)
+    inner = (k.flatten(1) @ patches).reshape(2, 4, 5, 4)
+    torch.testing.assert_close(model.body(x), inner, atol=1e-6, rtol=1e-5)
+    picture, kernel = x[0, 0].double(), k[0, 0].double()
+    frobenius = (picture[2:5, 1:4] * kernel).sum()
+    torch.testing.assert_close(layer(kernel, picture)[2, 1], frobenius, atol=1e-6, rtol=0)
+
+
+@pytest.mark.catalogue("T116")
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_kernels_that_are_products_act_one_axis_after_the_other(axes):
+    """A layer on series, pictures and solids, whose kernel is a product of one kernel for each axis."""
+    kernels = [torch.randn(3, dtype=F64) for _ in range(axes)]
+    sizes = [7, 6, 5][:axes]
+    model = Cnn((1, *sizes), 1, channels=1, kernel=3, **PLAIN).double()
+    whole = kernels[0]
+    for kernel in kernels[1:]:
+        whole = whole.unsqueeze(-1) * kernel
+    assert model.body[0].conv.weight.shape == (1, 1, *whole.shape)
+    x = torch.randn(1, 1, *sizes, dtype=F64)
+    line = Cnn((1, 7), 1, channels=1, kernel=3, **PLAIN).double()  # the layer of one axis
+    expected = x
+    with torch.no_grad():
+        model.body[0].conv.weight.copy_(whole[None, None])
+        for axis, kernel in enumerate(kernels, 2):
+            line.body[0].conv.weight.copy_(kernel[None, None])
+            moved = expected.movedim(axis, -1)
+            rows = line.body(moved.reshape(-1, 1, moved.shape[-1]))
+            expected = rows.reshape(*moved.shape[:-1], -1).movedim(-1, axis)
+        torch.testing.assert_close(model.body(x), expected)
+
+
 @pytest.mark.catalogue("T112", "T114")
 def test_a_cross_on_a_pattern_of_crosses():
     kernel = torch.tensor([[0.0, 1, 0], [1, 2, 1], [0, 1, 0]])
@@ -99,22 +146,33 @@ def test_dense_weights_grow_with_the_fourth_power_of_the_size_and_kernels_do_not
 
 @pytest.mark.catalogue("T120")
 def test_entries_near_the_border_are_used_less_unless_the_border_is_padded():
-    def uses(pad):
-        side = 7 + 2 * pad - 2
-        used = F.conv_transpose2d(torch.ones(1, 1, side, side), torch.ones(1, 1, 3, 3))[0, 0]
-        return used[pad : pad + 7, pad : pad + 7]
-
-    assert uses(0)[0].tolist() == [1, 2, 3, 3, 3, 2, 1] and uses(0)[3, 3] == 9
-    assert (uses(2) == 9).all()
-    # The same of a layer of the model: its gradient counts the uses.
-    for pad in (0, 2):
-        x = torch.ones(1, 1, 7, 7, requires_grad=True)
-        model = Cnn((1, 7, 7), 1, channels=1, kernel=3, **{**PLAIN, "padding": "zero", "pad": pad})
+    def uses(pad, side=7, size=3):
+        """How often each entry of a picture is used, as the gradient of a layer of ones counts it."""
+        x = torch.ones(1, 1, side, side, requires_grad=True)
+        fields = {**PLAIN, "padding": "zero", "pad": pad}
+        model = Cnn((1, side, side), 1, channels=1, kernel=size, **fields)
         nn.init.ones_(model.body[0].conv.weight)
         model.body(x).sum().backward()
-        assert torch.equal(x.grad[0, 0], uses(pad))
-    a = torch.randn(1, 1, 4, 4)
-    assert torch.equal(nn.ZeroPad2d(2)(a), F.pad(a, (2, 2, 2, 2)))
+        return x.grad[0, 0]
+
+    bare = uses(0)
+    assert bare[0].tolist() == [1, 2, 3, 3, 3, 2, 1] and bare[0, 0] == 1 and bare[3, 3] == 9
+    assert torch.equal(bare, torch.outer(bare[0], bare[0]))
+    assert (bare[2:5, 2:5] == 9).all()
+    assert torch.equal(bare, F.conv_transpose2d(torch.ones(1, 1, 5, 5), torch.ones(1, 1, 3, 3))[0, 0])
+    assert uses(1)[0, 0] == 4 and uses(1)[3, 3] == 9
+    assert (uses(2) == 9).all() and (uses(4, side=9, size=5) == 25).all()  # one less than the kernel
+
+
+@pytest.mark.catalogue("T120")
+@pytest.mark.parametrize("pad", [1, 2, 5])
+def test_a_padded_layer_reads_zeros_beyond_the_border(pad):
+    a, k = torch.randn(4, 6, dtype=F64), torch.randn(3, 3, dtype=F64)
+    padded = F.pad(a, (pad, pad, pad, pad))
+    assert padded.shape == (4 + 2 * pad, 6 + 2 * pad)
+    torch.testing.assert_close(layer(k, a, padding="zero", pad=pad), layer(k, padded))
+    # With a kernel of one place that is 1, the layer is the padding itself.
+    assert torch.equal(layer([[1.0]], a, padding="zero", pad=pad), padded)
 
 
 @pytest.mark.catalogue("S3-099")
@@ -244,9 +302,14 @@ def test_a_maximum_that_stays_in_its_block_may_move():
 
 @pytest.mark.catalogue("T141")
 def test_pooling_to_zero_means_zero_unless_something_is_negative():
+    # Of numbers that are not negative one alone is enough, wherever it is.
+    for place in range(36):
+        alone = torch.zeros(36)
+        alone[place] = 1e-3
+        assert int((pool(alone.view(6, 6)) > 0).sum()) == 1
     for seed in range(20):
-        x = torch.rand(6, 6, generator=torch.Generator().manual_seed(seed)).relu()
-        assert pool(x).any()
+        x = torch.rand(6, 6, generator=torch.Generator().manual_seed(seed))
+        assert (pool(x) == 0).sum() == 0
     assert not pool(torch.zeros(6, 6)).any()
     one_zero = torch.tensor([[0.0, -1], [-1, -1]]).repeat(3, 3)
     assert one_zero.shape == (6, 6) and one_zero.any() and not pool(one_zero).any()

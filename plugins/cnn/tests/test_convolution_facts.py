@@ -106,33 +106,6 @@ def test_torch_correlates(rng):
     )
 
 
-@pytest.mark.catalogue("T111")
-@pytest.mark.parametrize(("n", "m", "d"), [(5, 5, 3), (7, 4, 2), (6, 9, 4), (3, 8, 1)])
-def test_the_convolution_of_matrices_is_torchs_without_padding(n, m, d):
-    a, k = torch.randn(n, m, dtype=F64), torch.randn(d, d, dtype=F64)
-    looped = torch.tensor(
-        [
-            [float((k * a[i : i + d, j : j + d]).sum()) for j in range(m - d + 1)]
-            for i in range(n - d + 1)
-        ],
-        dtype=F64,
-    )  # fmt: skip
-    assert looped.shape == (n - d + 1, m - d + 1)
-    torch.testing.assert_close(valid(k, a), looped)
-
-
-@pytest.mark.catalogue("T113")
-def test_a_convolution_is_inner_products_with_patches():
-    x, k = torch.randn(2, 3, 7, 6), torch.randn(4, 3, 3, 3)
-    patches = F.unfold(x, 3)  # (batch, numbers of a patch, places)
-    inner = (k.flatten(1) @ patches).reshape(2, 4, 5, 4)
-    torch.testing.assert_close(inner, F.conv2d(x, k), atol=1e-5, rtol=1e-5)
-    one = x[:1, :1].double()
-    kernel = k[:1, :1].double()
-    frobenius = (one[0, 0, 2:5, 1:4] * kernel[0, 0]).sum()
-    torch.testing.assert_close(F.conv2d(one, kernel)[0, 0, 2, 1], frobenius, atol=1e-6, rtol=0)
-
-
 @pytest.mark.catalogue("T114")
 def test_a_kernel_finds_what_looks_like_it():
     found = 0
@@ -148,24 +121,6 @@ def test_a_kernel_finds_what_looks_like_it():
         assert (answer <= kernel.norm() * norm * (1 + 1e-5)).all()
         found += (answer / norm).argmax() == row * 20 + column
     assert found >= 95
-
-
-@pytest.mark.catalogue("T116")
-def test_kernels_that_are_products_act_one_axis_after_the_other():
-    a, b, c = (torch.randn(3, dtype=F64) for _ in range(3))
-    line, plane, solid = (torch.randn(1, 1, *[7] * n, dtype=F64) for n in (1, 2, 3))
-
-    def along(x, kernel, axis):
-        moved = x.movedim(axis, -1)
-        rows = F.conv1d(moved.reshape(-1, 1, moved.shape[-1]), kernel[None, None])
-        return rows.reshape(*moved.shape[:-1], -1).movedim(-1, axis)
-
-    torch.testing.assert_close(nn.functional.conv1d(line, a[None, None]), along(line, a, -1))
-    two = along(along(plane, a, -2), b, -1)
-    torch.testing.assert_close(F.conv2d(plane, torch.outer(a, b)[None, None]), two)
-    three = along(along(along(solid, a, -3), b, -2), c, -1)
-    cube = torch.einsum("i,j,k->ijk", a, b, c)
-    torch.testing.assert_close(F.conv3d(solid, cube[None, None]), three)
 
 
 @pytest.mark.catalogue("S3-098", "S4-071")
