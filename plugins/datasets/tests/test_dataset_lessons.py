@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy
 import pegboard
 import pytest
@@ -13,7 +11,6 @@ from pegboard_datasets import scenes
 from pegboard_datasets.disparity import GroupDisparityProbe, disparity
 from pegboard_datasets.study_options import GroupDisparity
 
-LOCAL = str(Path(__file__).parent / "study_plugin.py")
 NEWTON = {"name": "lbfgs", "line_search_fn": "strong_wolfe", "max_iter": 60}
 NEWTON |= {"tolerance_change": 1e-14, "tolerance_grad": 1e-10}
 ALL = {"val": 0, "test": 0}
@@ -34,8 +31,7 @@ def fit(tmp_path):
             **more,
         }
         run = pegboard.train(config, root=tmp_path, quiet=True)
-        local = [LOCAL] if "plugins" in more else []
-        return run, pegboard.load(run, which="last", local=local)
+        return run, pegboard.load(run, which="last")
 
     return train
 
@@ -177,13 +173,24 @@ def test_a_sum_of_zeros_is_drawn_as_an_eight():
 
 
 @pytest.mark.catalogue("T126")
-def test_an_object_elsewhere_is_known_to_a_pooled_convolution_and_not_to_a_dense_net(fit, build):
-    data = {"name": "objects", "size": 14, "samples": 150, "seed": 0, "val": 0, "test": 0.4}
-    seen, _ = fit(data, {"name": "pooled_cnn"}, plugins={"local": [LOCAL]})
-    dense, net = fit(data, {"name": "mlp", "hidden": [64]})
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_object_elsewhere_is_known_to_a_pooled_convolution_and_not_to_a_dense_net(fit, build, seed):
+    data = {"name": "objects", "size": 14, "samples": 150, "seed": seed, "val": 0, "test": 0.4}
+    model = {"name": "cnn", "channels": [8], "kernel": 5, "padding": "none", "pooling": "none"}
+    seen, cnn = fit(data, {**model, "readout": "max", "hidden": []}, seed=seed)
+    dense, net = fit(data, {"name": "mlp", "hidden": [64]}, seed=seed)
     assert seen.figures["test/accuracy"] >= 0.95
     assert accuracy(net, *samples(build(**data))) >= 0.95  # it learned what it was shown
     assert dense.figures["test/accuracy"] == pytest.approx(0.5, abs=0.15)
+    # What a convolution makes of an object moves with it; what a dense layer makes of it does not stay.
+    x = build(**data).train.inputs[0]
+    assert not x[..., 7:].any()
+    moved = x.roll(7, -1)
+    with torch.no_grad():
+        here, there = cnn.body(x), cnn.body(moved)
+        torch.testing.assert_close(here[..., :3], there[..., 7:])
+        first, second = net.body(x.flatten(1)), net.body(moved.flatten(1))
+    assert float((first - second).norm() / first.norm()) > 0.5
 
 
 @pytest.mark.catalogue("T030")
@@ -205,9 +212,18 @@ def test_a_line_is_nearer_to_the_truth_than_what_passes_through_every_sample(fit
 
 
 @pytest.mark.catalogue("S3-003")
-def test_shapes_of_equal_statistics_are_told_apart_by_a_small_network(fit):
-    run, _ = fit({"name": "point_sets"}, {"name": "mlp", "hidden": [16]}, plugins={"local": [LOCAL]})
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shapes_of_equal_statistics_are_told_apart_by_a_small_network(fit, build, seed):
+    data = {"name": "point_shapes", "samples": 300, "seed": seed}
+    model = {"name": "deepsets", "point": [32, 32], "pool": "max", "rest": []}
+    adam = {"name": "adam", "lr": 0.02}
+    run, net = fit({**data, "batch_size": 60}, model, optimizer=adam, epochs=25, seed=seed)
+    assert sum(p.numel() for p in net.parameters()) < 2000
     assert run.figures["test/accuracy"] > 0.95
+    # Means, deviations and correlation say nothing of the shape: they are those of every set.
+    x = build(**data, normalize="none").train.inputs[0].double()
+    first = torch.cat([x.mean(1), x.std(1), torch.stack([s.T.corrcoef()[0, 1] for s in x])[:, None]], 1)
+    assert first.round(decimals=2).unique(dim=0).tolist() == [[54.26, 47.83, 16.76, 26.93, -0.06]]
 
 
 @pytest.mark.catalogue("S3-005")

@@ -34,7 +34,7 @@ def test_the_light_module_imports_no_heavy_one():
 
 
 def test_every_record_is_a_dataset_with_its_own_name(parts):
-    assert len(parts) == 34
+    assert len(parts) == 36
     assert all(isinstance(part, Dataset) and part.name == name for name, part in parts.items())
 
 

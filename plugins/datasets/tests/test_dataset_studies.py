@@ -7,7 +7,7 @@ import math
 import numpy
 import pytest
 import torch
-from pegboard import DataSpec, Facts, Series
+from pegboard import DataSpec, Facts, Nodes, Series
 from pegboard_datasets import Input, chances, curves, scenes
 from pegboard_datasets.labelling import spaces
 
@@ -343,7 +343,7 @@ def drawn(parts, build, name, **fields):
 
 
 PLOTS = ("fraud", "biased", "objects", "cosine", "quartet", "swiss_roll", "sparse_fourier", "texture")
-PLOTS += ("squares_and_line", "solids")
+PLOTS += ("squares_and_line", "solids", "point_shapes")
 
 
 def test_data_sets_with_a_picture_of_their_own_draw_it(parts, build):
@@ -354,6 +354,7 @@ def test_data_sets_with_a_picture_of_their_own_draw_it(parts, build):
     assert sizes == {
         "fraud": 1, "biased": 2, "objects": 10, "cosine": 1, "quartet": 1, "swiss_roll": 1,
         "sparse_fourier": 3, "texture": 10, "squares_and_line": 5, "solids": 5,
+        "point_shapes": 5,
     }  # fmt: skip
     for share in (0.0, 0.2):
         titles = [axes.get_title() for axes in drawn(parts, build, "objects", samples=30, labelled=share)]
@@ -386,13 +387,15 @@ def test_the_notes_say_which_space_samples_are_functions_on(parts, build):
             kinds.add(space["space"])
             shape = (space["d"], *space["shape"]) if "grid" in space["space"] else tuple(space["shape"])
             steps = x.dim() - 1 > len(shape)  # of a line the numbers of a step come last
-            assert x.shape[1:] == (*shape, space["d"]) if steps else shape
+            assert x.shape[1:] == ((*shape, space["d"]) if steps else shape)
     assert kinds == {"set", "line", "grid2d", "grid3d"}
 
 
 @pytest.mark.catalogue("S22")
-def test_texts_and_series_are_functions_on_a_line(hub, tmp_path):
+def test_texts_and_series_are_functions_on_a_line_and_nodes_on_a_graph(hub, tmp_path):
     (tmp_path / "t.csv").write_text("text,kind\n" + "a b c,x\nd e,y\n" * 10)
     splits = hub(path=str(tmp_path / "t.csv"), inputs={"text": Input(kind="text")}, target="kind")
     assert splits.notes["underlying_space"] == {"text": {"space": "line", "shape": [3], "d": 1}}
+    nodes = {"space": "graph", "shape": [12], "d": 3}
+    assert spaces(DataSpec((Nodes(3, 12),), names=("nodes",))) == {"nodes": nodes}
     assert spaces(DataSpec((Series(7, 2),))) == {"input 0": {"space": "line", "shape": [7], "d": 2}}

@@ -5,11 +5,17 @@ from typing import get_args
 
 import pytest
 import torch
+from pegboard.config.check import ConfigError, check
+from pegboard.planning import assemble, make_plan
 from pegboard_mlp import configs
 from pegboard_mlp.activations import PLAIN, WITH_ALPHA, Polynomial, at_zero, make
+from pegboard_mlp.modules import Mlp
+from points import given
 from torch import nn
 from torch.nn import functional as F
 
+CORNERS = torch.tensor([[0.0, 0], [0, 1], [1, 0], [1, 1]])
+CLASSES = torch.tensor([0, 1, 0, 1])
 NAMES = get_args(configs.Activation)
 X = torch.linspace(-4, 4, 40, dtype=torch.float64).reshape(4, 10)
 
@@ -107,6 +113,28 @@ def test_an_unknown_name_is_told_the_known_ones():
         make("rleu")
 
 
+THREE = {
+    "identity": [-1.0, 0.0, 2.0],
+    "sigmoid": [1 / (1 + math.e), 0.5, 1 / (1 + math.exp(-2))],
+    "relu": [0.0, 0.0, 2.0],
+}
+
+
+@pytest.mark.catalogue("S4-028")
+@pytest.mark.parametrize("name", THREE)
+def test_a_config_names_the_activation_of_its_layers(name):
+    """One unit with weight 1 and no bias, as a config asks for it."""
+    node = {"name": "mlp", "hidden": [1], "activation": name}
+    model = assemble(make_plan(check(given(CORNERS, CLASSES, model=node)), read=True), "cpu").model.double()
+    with torch.no_grad():
+        model.body[1].weight.copy_(torch.tensor([[1.0, 0]]))
+        model.body[1].bias.zero_()
+        found = model.body(torch.tensor([[-1.0, 5], [0, 5], [2, 5]], dtype=torch.float64))[:, 0]
+    assert found.tolist() == pytest.approx(THREE[name], abs=1e-15)
+    with pytest.raises(ConfigError, match=f"did you mean {name!r}"):
+        check(given(CORNERS, CLASSES, model={**node, "activation": f"{name[:-1]}"}))
+
+
 @pytest.mark.catalogue("T007", "S3-069", "S4-028")
 def test_relu_values_gradients_and_identities():
     relu = make("relu")
@@ -117,7 +145,9 @@ def test_relu_values_gradients_and_identities():
     z = X.clone()
     assert torch.equal(relu(relu(z)), relu(z))
     assert torch.equal(relu(z) - relu(-z), z)
-    torch.testing.assert_close(relu(3 * z), 3 * relu(z))
+    for scale in (1e-3, 3.0, 1e4):
+        torch.testing.assert_close(relu(scale * z), scale * relu(z))
+    assert relu(torch.tensor([-1.0, 0, 2])).tolist() == [0, 0, 2]
     # The kink of relu(x + b) is at -b.
     grid = torch.linspace(-2, 2, 401, dtype=torch.float64)
     assert grid[relu(grid + 0.5) > 1e-12].min() == pytest.approx(-0.49)
@@ -155,13 +185,17 @@ def test_leaky_relu_with_slope_one_half():
 
 @pytest.mark.catalogue("T039")
 def test_a_chain_of_sigmoids_loses_the_gradient_and_one_of_relus_keeps_it():
-    def slope(name):
-        x = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-        y = x
-        for _ in range(20):
-            y = make(name)(y)
-        return torch.autograd.grad(y, x)[0].item()
+    """Twenty layers of one unit, all weights one."""
 
-    assert 0 < slope("sigmoid") <= 0.25**20
-    assert slope("relu") == 1
+    def slope(name, start):
+        chain = Mlp(1, [1] * 20, 1, name).double()
+        with torch.no_grad():
+            for key, p in chain.named_parameters():
+                p.fill_(float("weight" in key))
+        x = torch.tensor([[start]], dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad(chain(x), x)[0].item()
+
     assert math.isclose(0.25**20, 9.1e-13, rel_tol=0.01)
+    for start in (-3.0, 0.0, 1.0, 4.0):
+        assert 0 < slope("sigmoid", start) <= 0.25**20
+    assert [slope("relu", start) for start in (0.1, 1.0, 50.0, -1.0)] == [1, 1, 1, 0]

@@ -2,12 +2,14 @@
 
 import sys
 from collections import OrderedDict
+from itertools import pairwise
 from typing import get_args
 
 import pegboard_mlp
 import pytest
 import torch
 from pegboard import Peg
+from pegboard_mlp.constructions import collapse
 from pegboard_mlp.modules import LinearModel, Mlp
 from torch import nn
 
@@ -31,6 +33,19 @@ def count(model):
 
 def pegs(model):
     return [(m.site, m.features) for m in model.modules() if isinstance(m, Peg)]
+
+
+@pytest.mark.catalogue("S01")
+@pytest.mark.parametrize("hidden", [(), (4,), (4, 3, 5)])
+def test_a_relu_network_has_a_relu_less_than_affine_layers_and_any_sign(hidden):
+    torch.manual_seed(0)
+    model = Mlp(3, hidden, 2)
+    kinds = [type(m) for m in model.modules()]
+    assert kinds.count(nn.Linear) == len(hidden) + 1 and kinds.count(nn.ReLU) == len(hidden)
+    sizes = [(m.in_features, m.out_features) for m in model.modules() if isinstance(m, nn.Linear)]
+    assert sizes == list(pairwise((3, *hidden, 2)))
+    y = model(5 * torch.randn(500, 3))
+    assert (y < 0).any() and (y > 0).any()
 
 
 @pytest.mark.catalogue("T009", "S3-070", "S01")
@@ -288,6 +303,10 @@ def test_layers_without_nonlinearity_collapse_to_one_affine_map():
     x = torch.randn(10, 6, dtype=torch.float64)
     torch.testing.assert_close(model(x), x @ a.T + b, atol=1e-12, rtol=0)
     assert torch.linalg.matrix_rank(a) <= 2
+    single = collapse(model)
+    torch.testing.assert_close(single(x), model(x), atol=1e-12, rtol=0)
+    torch.testing.assert_close(single.head.weight, a, atol=1e-12, rtol=0)
+    torch.testing.assert_close(single.head.bias, b, atol=1e-12, rtol=0)
 
 
 @pytest.mark.catalogue("S4-027")

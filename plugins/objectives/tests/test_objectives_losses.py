@@ -443,7 +443,7 @@ def test_sum_and_mean_of_squares_have_one_minimum(tmp_path):
             trainer={"epochs": 300, "eval_every": 300, "device": "cpu", "diagnose": False},
             reference={"name": "least_squares", "features": features},
         )
-        done = pegboard.train(config, root=tmp_path / features, quiet=True)
+        done = points.run(config, tmp_path / features)
         assert abs(done.reference["gap"]) < 1e-9
         ends.append((pegboard.load(done, which="last").head.weight, done.reference["optimum"]))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=0, atol=1e-5)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
-from pegboard import Classes, DataSpec, Ragged, Resident, Sequences, Source, Splits
+from pegboard import Classes, DataSpec, Points, Ragged, Resident, Sequences, Source, Splits
 from torch import Tensor
 
 from . import scaling
@@ -51,7 +51,7 @@ def vector_splits(
 ) -> Splits:
     """Cut one table of samples and scale it; `read` turns a person's table into tensors like x."""
     parts = cut_samples(y, spec, config, fold)
-    axes = (0, *range(2, x.dim()))
+    axes = (0, 1) if isinstance(spec.inputs[0], Points) else (0, *range(2, x.dim()))
     scaler = scaling.fit(x[parts.train], config.normalize, axes)
     teach = None
     if isinstance(config, ValueCut):

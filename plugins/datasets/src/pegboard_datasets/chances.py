@@ -155,3 +155,18 @@ def _truncated(shape: tuple[int, ...], low: float, high: float, generator: Gener
     place = torch.rand(shape, generator=generator, dtype=torch.float64)
     drawn: Tensor = torch.special.ndtri(ends[0] + place * (ends[1] - ends[0]))
     return drawn.float()
+
+
+def hyperplanes(
+    samples: int, features: int = 2, count: int = 2, *, generator: Generator
+) -> tuple[Points, Tensor, Tensor]:
+    """Even points of [-1, 1]^features, the cell of each, and the normals and offsets that cut.
+
+    Bit k of a class is 1 where normals[k] . x + offsets[k] > 0. The normals are orthogonal, so that every
+    cell is there.
+    """
+    normals = torch.linalg.qr(torch.randn(features, features, generator=generator))[0][:count]
+    offsets = 0.4 * torch.rand(count, generator=generator) - 0.2
+    x = 2 * torch.rand(samples, features, generator=generator) - 1
+    sides = (x @ normals.T + offsets > 0).long()
+    return Points(x, (sides * 2 ** torch.arange(count)).sum(1)), normals, offsets

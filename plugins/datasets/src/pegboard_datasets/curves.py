@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy
@@ -54,6 +55,13 @@ def quartet(samples: int, kind: Kind = "anscombe", number: int = 1, *, generator
     else:
         pairs = matched(_shape(samples, kind, generator), *DOZEN)
     return Points(pairs[:, :1], pairs[:, 1:])
+
+
+def point_shapes(samples: int, points: int, kinds: Sequence[Kind], *, generator: Generator) -> Points:
+    """Sets (samples, points, 2) with the statistics of the dozen, and which of the shapes each has."""
+    y = torch.arange(samples) % len(kinds)
+    sets = [torch.cat(quartet(points, kinds[k], generator=generator), 1) for k in y.tolist()]
+    return Points(torch.stack(sets), y)
 
 
 def matched(

@@ -7,7 +7,21 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from pegboard import Classes, Context, Dataset, DataSpec, Image, Series, Spec, Splits, Tokens, Vector, Voxels
+from pegboard import (
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    Image,
+    Nodes,
+    Points,
+    Series,
+    Spec,
+    Splits,
+    Tokens,
+    Vector,
+    Voxels,
+)
 
 from .mistakes import mistake
 from .options import ClassCut
@@ -42,7 +56,8 @@ def _stated(spec: Callable[[Any], DataSpec | None]) -> Callable[[Any], DataSpec 
 def spaces(spec: DataSpec) -> dict[str, dict[str, Any]]:
     """For each input S, the shape of S and d, where a sample is a function from S to R^d.
 
-    Features are a set, pictures a grid in the plane, solids one in space, series and texts a line.
+    Features and points are a set, pictures a grid in the plane, solids one in space, series and texts a line,
+    nodes a graph.
     """
     names = spec.names or tuple(f"input {i}" for i in range(len(spec.inputs)))
     return {name: _space(one) for name, one in zip(names, spec.inputs, strict=True)}
@@ -60,6 +75,10 @@ def _space(spec: Spec) -> dict[str, Any]:
             return {"space": "line", "shape": [spec.length], "d": 1}
         case Vector():
             return {"space": "set", "shape": [spec.features], "d": 1}
+        case Points():
+            return {"space": "set", "shape": [spec.count], "d": spec.features}
+        case Nodes():
+            return {"space": "graph", "shape": [spec.count or None], "d": spec.features}
         case _:
             return {"space": type(spec).__name__.lower()}
 

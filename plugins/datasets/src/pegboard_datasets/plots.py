@@ -92,6 +92,16 @@ def quartet(splits: Splits, figure: Figure) -> None:
     )
 
 
+def point_shapes(splits: Splits, figure: Figure) -> None:
+    """The first sets, each with the name of its shape."""
+    x, target = _inputs(splits.train), _target(splits.train)
+    first = [int((target == k).nonzero()[0]) for k in sorted(set(target.tolist()))]
+    panels = figure.subplots(1, len(first), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, row in zip(panels, first, strict=True):
+        axes.scatter(*x[row].T.tolist(), color=FIRST, s=4)
+        axes.set_title(_name(splits, int(target[row])), fontsize=9)
+
+
 def swiss_roll(splits: Splits, figure: Figure) -> None:
     """The sheet in space, coloured along itself."""
     axes = figure.add_subplot(projection="3d")

@@ -87,6 +87,25 @@ def quartet(config: options.Quartet, context: Context) -> Splits:
     return _cut(points, config, context, options.QUARTET, ["x"], origin)
 
 
+def point_shapes(config: options.PointShapes, context: Context) -> Splits:
+    """Sets of points, as many of each shape."""
+    stream = sample_stream(config, context, "point_shapes")
+    x, y = curves.point_shapes(config.samples, config.points, options.SHAPES, generator=stream)
+    spec = options.point_shapes_spec(config)
+    return _cut_pictures(Points(x, y), config, context, spec)
+
+
+def hyperplanes(config: options.Hyperplanes, context: Context) -> Splits:
+    """Cells, and what cut them."""
+    stream = sample_stream(config, context, "hyperplanes")
+    points, normals, offsets = chances.hyperplanes(
+        config.samples, config.features, config.count, generator=stream
+    )
+    spec, columns = options.hyperplanes_spec(config), [f"x{i}" for i in range(config.features)]
+    extra = {"teacher": {"normals": normals.tolist(), "offsets": offsets.tolist()}}
+    return _cut(points, config, context, spec, columns, extra=extra)
+
+
 def swiss_roll(config: options.SwissRoll, context: Context) -> Splits:
     """A sheet in space."""
     stream = sample_stream(config, context, "swiss_roll")

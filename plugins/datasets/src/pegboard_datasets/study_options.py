@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pegboard import Classes, DataSpec, Facts, Ge, Gt, Image, Le, Lt, Problem, Values, Vector, Views, Voxels
+from pegboard import (
+    Classes,
+    DataSpec,
+    Facts,
+    Ge,
+    Gt,
+    Image,
+    Le,
+    Lt,
+    Points,
+    Problem,
+    Values,
+    Vector,
+    Views,
+    Voxels,
+)
 
-from .options import MadeClasses, MadeValues, Normalize, ValueCut, check_cut, frozen
+from .options import MadeClasses, MadeValues, Normalize, ValueCut, check_classes, check_cut, frozen
 
 
 @frozen
@@ -96,6 +111,24 @@ class Quartet(ValueCut):
     val: Annotated[float, Ge(0), Lt(1)] = 0.0  # share of the samples for validation; 0 for none
     test: Annotated[float, Ge(0), Lt(1)] = 0.0  # share of the samples for the test; 0 for none
     normalize: Normalize = "none"  # by training statistics: mean 0 and std 1, or the range 0 to 1
+
+
+@frozen
+class PointShapes(MadeClasses):
+    """Sets of points of one of five shapes, all with the same means, deviations and correlation."""
+
+    samples: Annotated[int, Ge(1)] = 400  # sets in all splits together
+    points: Annotated[int, Ge(8)] = 142  # of a set
+    normalize: Normalize = "standard"  # by training statistics: mean 0 and std 1, or the range 0 to 1
+
+
+@frozen
+class Hyperplanes(MadeClasses):
+    """Even points of a cube, cut by hyperplanes into cells, a class each."""
+
+    samples: Annotated[int, Ge(1)] = 400  # in all splits together
+    features: Annotated[int, Ge(1)] = 2  # of a point, each in [-1, 1]
+    count: Annotated[int, Ge(1), Le(8)] = 2  # of hyperplanes; classes are 2 to that power
 
 
 @frozen
@@ -235,6 +268,32 @@ def objects_spec(config: Objects) -> DataSpec:
     """What `objects` holds."""
     names = ("upright", "slanted") if config.scene == "shifted" else ("0", "8")
     return DataSpec((Image(1, config.size, config.size),), Classes(2, names), ("image",))
+
+
+Shape = Literal["circle", "star", "cross", "stripes", "parabola"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+
+
+def point_shapes_spec(config: PointShapes) -> DataSpec:
+    """What `point_shapes` holds."""
+    return DataSpec((Points(config.points, 2),), Classes(len(SHAPES), SHAPES), ("points",))
+
+
+def hyperplanes_spec(config: Hyperplanes) -> DataSpec:
+    """What `hyperplanes` holds."""
+    names = tuple(f"{cell:0{config.count}b}"[::-1] for cell in range(2**config.count))  # a side of each
+    return DataSpec((Vector(config.features),), Classes(2**config.count, names), ("features",))
+
+
+def check_hyperplanes(config: Hyperplanes, facts: Facts) -> Iterable[Problem]:
+    """Cells that no point is in."""
+    yield from check_classes(config, facts)
+    if config.count > config.features:
+        yield Problem(
+            f"{config.count} hyperplanes cut {config.features} features into too few cells",
+            "count",
+            f"at most data.features ({config.features})",
+        )
 
 
 def sparse_fourier_spec(config: SparseFourier) -> DataSpec:

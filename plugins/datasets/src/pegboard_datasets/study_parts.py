@@ -62,6 +62,8 @@ def study_parts() -> list[Dataset[Any]]:
         _part("objects", o.Objects, o.objects_spec, plot=_plot("objects")),
         _part("cosine", o.Cosine, o.COSINE, plot=_plot("cosine")),
         _part("quartet", o.Quartet, o.QUARTET, check=o.check_quartet, plot=_plot("quartet")),
+        _part("point_shapes", o.PointShapes, o.point_shapes_spec, plot=_plot("point_shapes")),
+        _part("hyperplanes", o.Hyperplanes, o.hyperplanes_spec, check=o.check_hyperplanes),
         _part("swiss_roll", o.SwissRoll, o.SWISS_ROLL, plot=_plot("swiss_roll")),
         _part(
             "sparse_fourier",
