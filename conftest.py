@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from catalogue import index, mistakes
+from sweeps import mark_long_checks
 
 ENTRIES = index()
 
@@ -30,14 +32,44 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
     return made
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers choose
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests on real data sets where PEGBOARD_DATA names no folder that has them."""
+    """Mark long sweeps, and skip the tests on real data sets where PEGBOARD_DATA names no folder of them."""
+    mark_long_checks(items)
     if os.environ.get("PEGBOARD_DATA"):
         return
     skip = pytest.mark.skip(reason="needs the real data sets: PEGBOARD_DATA=folder make test-data")
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PEGBOARD_DATA with small files of the specs of the real data sets."""
+    from small_data import write_small_data
+
+    folder = tmp_path_factory.mktemp("data")
+    write_small_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rows_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Rows that the `datasets` library converts go to a folder of the tests."""
+    import datasets
+
+    folder = tmp_path_factory.mktemp("rows")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        yield folder
+
+
+@pytest.fixture
+def on_small_data(small_data: Path, rows_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Known data sets are read from small files of the same specs; converted rows stay with the tests."""
+    monkeypatch.setenv("PEGBOARD_DATA", str(small_data))
+    return small_data
 
 
 @pytest.fixture(autouse=True)

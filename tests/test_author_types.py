@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 
+import pytest
 from sandbox import ROOT
 
 TYPED = ROOT / "tests" / "typed"
 
 
+@pytest.mark.sweep
 def test_mypy_reports_every_mistake_and_nothing_else() -> None:
     files = ("acme_sound.py", "acme_wrong.py")
     # From the root, with the settings and the cache of `make lint`: torch takes a minute to be read anew.

@@ -53,7 +53,7 @@ COMMAND = re.compile(r"^\$ (?P<line>.*)\n(?P<shown>(?:(?!\$ ).*\n)*)", re.M)
 UNRUN = ("pip", "make", "git", "cd", "twine")  # lines that would change the machine
 TOOLS = ("build", "twine")  # what else a page may install
 EXAMPLES = ROOT / "docs" / "examples" / "plugins"
-TIMEOUT = 300  # seconds a block may take
+TIMEOUT = 1200  # seconds a block may take
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from sandbox import PROJECTS, ROOT, Sandbox, build_wheels, requirements
 GUIDE = ROOT / "docs" / "examples"
 EXAMPLES = sorted(path.parent for path in GUIDE.glob("plugins/*/pyproject.toml"))
 EACH = pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
-SOME = pytest.mark.parametrize(  # they take a while: two in every run, the others as a proof
+SOME = pytest.mark.parametrize(  # they take a while: two in the long run, the others as a proof
     "folder",
     [
-        pytest.param(f, marks=[pytest.mark.prove] if at > 1 else [], id=f.name)
+        pytest.param(f, marks=[pytest.mark.prove] if at > 1 else [pytest.mark.sweep], id=f.name)
         for at, f in enumerate(EXAMPLES)
     ],
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pegboard.cli import COMMANDS
 from sandbox import PROJECTS, ROOT, Sandbox, build_wheels, requirements
+from sweeps import first_of_each, only
 
 TABLES = [tomllib.loads((folder / "pyproject.toml").read_text())["project"] for folder in PROJECTS]
 PLUGINS = {table["name"]: table["entry-points"]["pegboard"] for table in TABLES if "entry-points" in table}
@@ -46,7 +47,7 @@ def alone(
     return request.param, Sandbox.create(folder, [wheels[name] for name in wanted])
 
 
-EACH = pytest.mark.parametrize("alone", PLUGINS, indirect=True, scope="session")
+EACH = pytest.mark.parametrize("alone", first_of_each(PLUGINS), indirect=True, scope="session")
 
 
 def test_every_project_gives_a_typed_wheel_with_no_tests_in_it(wheels: dict[str, Path]) -> None:
@@ -132,7 +133,7 @@ def test_help_lists_every_command(whole: Sandbox) -> None:
     assert not [command for command in COMMANDS if not re.search(rf"\b{command}\b", text)]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS, "plugins list", "zoo list"])
+@pytest.mark.parametrize("command", only(["", *COMMANDS, "plugins list", "zoo list"], ("", "train")))
 def test_help_imports_nothing_heavy(whole: Sandbox, command: str) -> None:
     outcome = whole.run("python", "-X", "importtime", "-m", "pegboard", *command.split(), "--help")
     assert outcome.returncode == 0, outcome.stderr
@@ -140,7 +141,7 @@ def test_help_imports_nothing_heavy(whole: Sandbox, command: str) -> None:
     assert not HEAVY.findall(outcome.stderr)
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", first_of_each(CONFIGS), ids=lambda path: path.name)
 def test_check_imports_nothing_heavy(whole: Sandbox, path: Path) -> None:
     outcome = whole.run("python", "-X", "importtime", "-m", "pegboard", "check", str(path))
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr

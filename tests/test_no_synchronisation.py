@@ -5,7 +5,6 @@ That this holds for every part is a check of the kit, `runs_on_meta`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -54,16 +53,15 @@ def test_what_declares_to_wait_does(entry: Entry, shelf: Path, monkeypatch: pyte
         pegboard.plan(tried_whole(entry, shelf)).trace()
 
 
-@pytest.mark.parametrize(
+each_config = pytest.mark.parametrize(
     "path", [r.config for r in recipes()] + FILES, ids=lambda p: f"{p.parent.name}-{p.stem}"
 )
+
+
+@each_config
+@pytest.mark.usefixtures("on_small_data")
 def test_a_step_of_this_config_waits_for_no_device_or_says_so(path: Path) -> None:
-    written = path.read_text("utf-8")
-    if "kind: text" in written and "PEGBOARD_DATA" not in os.environ:
-        pytest.skip("PEGBOARD_DATA does not say where the texts are, and only they say how many symbols")
-    few = ["data.limit=64", "data.eval_limit=16"] if "name: hub" in written else []
-    few = ["data.limit=64"] if "name: pixel_clouds" in written else few
-    plan = pegboard.plan(path, *few)
+    plan = pegboard.plan(path)
     text = plan.explain()
     said = [getattr(entry.part, "synchronizes", "") for _, entry in plan.entries()]
     assert ("waits       for the device" in text) == any(said)

@@ -189,7 +189,7 @@ def test_commands_run_nothing_that_they_read(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b,c\n" + rows)
     (tmp_path / "watch.py").write_text(WATCH)
     done = subprocess.run(
-        [sys.executable, "watch.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "watch.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == []

@@ -38,9 +38,17 @@ NAMES = {
     "recipe": "first-one",
 }
 EACH = pytest.mark.parametrize("kind", KINDS)
-OFTEN = ("model", "regularizer", "dataset", "tracker")  # tried in every run, the other kinds as a proof
+OFTEN = ("regularizer",)  # tried in every run
+SOMETIMES = ("model", "dataset", "tracker")  # in the long one, the other kinds as a proof
 SOME = pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind in OFTEN else [pytest.mark.prove]) for kind in KINDS]
+    "kind",
+    [
+        pytest.param(
+            kind,
+            marks=[] if kind in OFTEN else [pytest.mark.sweep if kind in SOMETIMES else pytest.mark.prove],
+        )
+        for kind in KINDS
+    ],
 )
 BESIDE = [
     ROOT / "framework",
@@ -315,6 +323,7 @@ def test_code_is_formatted_and_clean(settings: list[str], made: dict[str, Path],
         assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
+@pytest.mark.sweep
 def test_code_is_typed(made: dict[str, Path]) -> None:
     checked = [*(folder / "src" for folder in made.values()), made["model"] / "tests"]
     # From the root, with the settings and the cache of `make lint`: torch takes a while to be read anew.

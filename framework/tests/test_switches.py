@@ -339,7 +339,7 @@ def command(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "ACME_FILE": os.devnull,
     }
     words = (sys.executable, "-P", "-m", "pegboard", *words)
-    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_a_plugin_that_takes_the_process_down_is_switched_off_without_being_imported(tmp_path: Path) -> None:

@@ -176,14 +176,14 @@ def test_a_reader_that_leaves_does_not_end_the_run(here: Path, reference: Path) 
     process.stdout.close()
     said = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(120), said) == (0, "")
+    assert (process.wait(600), said) == (0, "")
     unharmed(here / "runs/machine/latest", reference)
 
 
 def test_standard_streams_that_are_closed_do_not_end_the_run(here: Path, reference: Path) -> None:
     Path("cfg.yaml").write_text(yaml.safe_dump(CONFIG))
     command = f"exec {sys.executable} -m pegboard train cfg.yaml >&- 2>&- <&-"
-    assert subprocess.run(["sh", "-c", command], timeout=120, check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", command], timeout=600, check=False).returncode == 0
     unharmed(here / "runs/machine/latest", reference)
 
 
@@ -192,7 +192,7 @@ def test_a_server_that_cannot_be_reached_costs_no_row(here: Path, reference: Pat
     Path("cfg.yaml").write_text(yaml.safe_dump(given))
     surroundings = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_API_KEY": "k" * 40}
     process = pegboard_command("train", "cfg.yaml", env=os.environ | surroundings)
-    _, said = process.communicate(timeout=240)
+    _, said = process.communicate(timeout=1200)
     assert process.returncode == 0 and "Traceback" not in said, said
     assert "cannot be reached" in said and "wandb sync" in said
     run = here / "runs/machine/latest"

@@ -20,6 +20,7 @@ from pegboard.engine.graph import Graph, tracing
 from pegboard.registry import Entry
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
+from sweeps import first_of_each
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
@@ -134,7 +135,11 @@ def together() -> list[tuple[Entry, Entry, Entry]]:
     ]
 
 
-@pytest.mark.parametrize("parts", together(), ids=lambda parts: "-".join(e.part.name for e in parts))
+@pytest.mark.parametrize(
+    "parts",
+    first_of_each(together(), lambda parts: parts[0].part.kind),
+    ids=lambda parts: "-".join(e.part.name for e in parts),
+)
 @pytest.mark.usefixtures("only_traced")
 def test_a_traced_step_computes_what_a_step_in_python_does(
     parts: tuple[Entry, Entry, Entry], shelf: Path, tmp_path: Path
@@ -166,7 +171,7 @@ def odd(compiled: str = "step", **nodes: Any) -> Config:
     )
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", first_of_each(ALONE, lambda name: name.split()[0]))
 @pytest.mark.usefixtures("only_traced")
 def test_a_part_that_no_graph_can_hold_is_named_and_the_run_goes_on(
     name: str, shelf: Path, tmp_path: Path

@@ -26,13 +26,13 @@ def started(
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str]:
+def ended(process: subprocess.Popen[str], seconds: float = 900) -> tuple[int, str]:
     """Its exit code and what it said on standard error."""
     _, said = process.communicate(timeout=seconds)
     return process.returncode, said
 
 
-def journal_reaches(folder: Path, step: int, seconds: float = 120) -> None:
+def journal_reaches(folder: Path, step: int, seconds: float = 900) -> None:
     """Wait until a process has made so many updates."""
     end, path = time.monotonic() + seconds, folder / "journal.txt"
     while not path.exists() or len(path.read_text().splitlines()) < step:

@@ -17,10 +17,11 @@ from pegboard.planning import make_plan
 from pegboard.provenance import data_record
 
 OURS = [r for r in zoo.recipes() if r.dist == "pegboard-zoo"]
+CHECKED = {r.name: check(r.config) for r in OURS}
 # Pictures of the hub take a while to read: one recipe stands for all; the proofs of the zoo have the others.
-FETCHED = [r for r in OURS if check(r.config).data.entry.part.name in ("hub", "pixel_clouds")]
-GRAPHS = [r for r in OURS if check(r.config).data.entry.part.name in ("planetoid", "tudataset")]
-FOLDED = [r for r in OURS if check(r.config).trainer.folds is not None]  # none of whose runs stands for all
+FETCHED = [r for r in OURS if CHECKED[r.name].data.entry.part.name in ("hub", "pixel_clouds")]
+GRAPHS = [r for r in OURS if CHECKED[r.name].data.entry.part.name in ("planetoid", "tudataset")]
+FOLDED = [r for r in OURS if CHECKED[r.name].trainer.folds is not None]  # none of whose runs stands for all
 QUICK = [r for r in OURS if r not in (*FETCHED, *FOLDED) or r.name == "mnist/mlp-small"]
 README = Path(__file__).parents[1] / "README.md"
 LONG = 600  # seconds of a run above which one seed is enough
@@ -90,7 +91,7 @@ def test_the_weights_still_give_the_recorded_figure(recipe: zoo.Recipe) -> None:
 
 
 @pytest.mark.parametrize(
-    "recipe", [r for r in OURS if check(r.config).reference is not None], ids=lambda r: r.name
+    "recipe", [r for r in OURS if CHECKED[r.name].reference is not None], ids=lambda r: r.name
 )
 def test_recipes_with_an_exact_optimum_arrive_at_it(recipe: zoo.Recipe) -> None:
     assert set(recipe.result["reference"]) == {f for f in recipe.result["figures"] if f.startswith("test/")}
@@ -155,14 +156,14 @@ def test_the_three_families_reach_what_they_must() -> None:
 
 @each_quick_recipe
 def test_the_data_is_the_data_that_was_recorded(recipe: zoo.Recipe) -> None:
-    plan = make_plan(check(recipe.config), read=True)
+    plan = make_plan(CHECKED[recipe.name], read=True)
     assert plan.splits is not None
     assert data_record(plan.splits)["fingerprint"] == recipe.result["data"]
 
 
 def test_least_squares_agrees_with_the_closed_form() -> None:
     recipe = zoo.find_recipe("diabetes/linear")
-    splits = make_plan(check(recipe.config), read=True).splits
+    splits = make_plan(CHECKED[recipe.name], read=True).splits
     assert splits is not None
 
     def design(source: object) -> tuple[numpy.ndarray, numpy.ndarray]:

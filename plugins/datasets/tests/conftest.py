@@ -32,18 +32,6 @@ def build() -> Callable[..., Splits]:
     return made
 
 
-@pytest.fixture(scope="session")
-def rows_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Rows that the `datasets` library converts go to a folder of the tests."""
-    import datasets
-
-    folder = tmp_path_factory.mktemp("rows")
-    patch = pytest.MonkeyPatch()
-    patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
-    yield folder
-    patch.undo()
-
-
 @pytest.fixture
 def hub(rows_cache: Path, build: Callable[..., Splits]) -> Callable[..., Splits]:
     """hub(path=..., inputs=..., target=...): the splits of the `hub` part."""

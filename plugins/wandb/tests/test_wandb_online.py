@@ -22,7 +22,7 @@ def play(scenario: str, folder: Path) -> dict[str, Any]:
         env={**environment, **places, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""  # W&B says nothing on the console

@@ -29,30 +29,30 @@ def write_citations(folder: Path, papers: int = 640) -> None:
     (folder / "ind.cora.test.index").write_text("\n".join(map(str, order)) + "\n")
 
 
-def write_molecules(folder: Path, graphs: int = 60) -> None:
-    """Rings of three kinds of atoms, which are of one class where the first kind prevails."""
+def write_molecules(folder: Path, graphs: int = 60, atoms: int = 3, bonds: int = 2) -> None:
+    """Rings of some kinds of atoms, which are of one class where the first kind prevails."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = numpy.random.default_rng(0)
     edges: list[str] = []
     owner: list[int] = []
-    atoms: list[int] = []
-    bonds: list[int] = []
+    nodes: list[int] = []
+    links: list[int] = []
     classes: list[int] = []
     first = 1
     for graph in range(graphs):
         size = 4 + graph % 4
-        kinds = [int(k) for k in draw.integers(0, 3, size)]
+        kinds = [int(k) for k in draw.integers(0, atoms, size)]
         classes.append(1 if kinds.count(0) > size // 3 else -1)
         for at in range(size):
             a, b = first + at, first + (at + 1) % size
             edges += [f"{a}, {b}", f"{b}, {a}"]
-            bonds += [at % 2] * 2
+            links += [at % bonds] * 2
         owner += [graph + 1] * size
-        atoms += kinds
+        nodes += kinds
         first += size
     lines: dict[str, list[str] | list[int]] = {
-        "A": edges, "graph_indicator": owner, "graph_labels": classes, "node_labels": atoms,
-        "edge_labels": bonds,
+        "A": edges, "graph_indicator": owner, "graph_labels": classes, "node_labels": nodes,
+        "edge_labels": links,
     }  # fmt: skip
     for name, rows in lines.items():
         (folder / f"MUTAG_{name}.txt").write_text("\n".join(str(row) for row in rows) + "\n")

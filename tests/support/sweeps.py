@@ -1,0 +1,41 @@
+"""Parameters of sweeps: a few are in every run of the tests, all of them in `make test-all`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Any
+
+import pytest
+
+# Checks of the conformance kit that train, compile or describe a part at length.
+LONG_CHECKS = ("compiles_whole", "exact_resume")
+
+
+def first_of_each(values: Iterable[Any], kind: Callable[[Any], Hashable] = lambda value: None) -> list[Any]:
+    """Parameters of which the first of each kind is in every run, the others are marked `sweep`."""
+    seen: set[Hashable] = set()
+    made = []
+    for value in values:
+        made.append(pytest.param(value, marks=[pytest.mark.sweep] if kind(value) in seen else []))
+        seen.add(kind(value))
+    return made
+
+
+def only(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
+    """Parameters of which these are in every run, the others are marked `sweep`."""
+    return [pytest.param(v, marks=[] if v in quick else [pytest.mark.sweep]) for v in values]
+
+
+def mark_long_checks(items: Iterable[pytest.Item]) -> None:
+    """Mark the long checks of the kit `sweep`, but for the first part of each kind in each plugin."""
+    seen: set[Hashable] = set()
+    for item in items:
+        name = item.name.removeprefix("test_part[").removesuffix("]")
+        kind, _, rest = name.partition("-")
+        check = rest.rpartition("-")[2]
+        if name == item.name or check not in LONG_CHECKS:
+            continue
+        place = (item.path, kind, check)
+        if place in seen:
+            item.add_marker(pytest.mark.sweep)
+        seen.add(place)
