@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -42,6 +44,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_network() -> Iterator[None]:
+    """Refuse addresses of other machines, so that a test that asks for one fails here too."""
+
+    def local(address: object) -> bool:
+        host = address[0] if isinstance(address, tuple) else ""  # else a path
+        return host in ("", "localhost", "::1") or str(host).startswith("127.")
+
+    def connect(door: socket.socket, address: Any) -> Any:
+        return before[0](door, address) if local(address) else refuse(address)
+
+    def look_up(host: Any, *rest: Any, **options: Any) -> Any:
+        return before[1](host, *rest, **options) if host is None or local((host,)) else refuse(host)
+
+    def refuse(address: object) -> None:
+        raise OSError(errno.ENETUNREACH, f"tests have no network, not even to {address}")
+
+    before = socket.socket.connect, socket.getaddrinfo
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", connect)
+        patch.setattr(socket, "getaddrinfo", look_up)
+        yield
 
 
 @pytest.fixture(scope="session")
