@@ -54,6 +54,8 @@ def test_origins_do_not_tell_whose_home_a_file_lies_in(
     home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     (home / "cfg.yaml").write_text(yaml.safe_dump(config(), sort_keys=False))
+    (home / "runs" / "a").mkdir(parents=True)
+    (home / "runs" / "a" / "manifest.json").write_text("{}")
     words = [f"model.weights={home}/runs/a"]
     origins = provenance.origins(check(home / "cfg.yaml", words))
     assert origins["seed"] == "~/cfg.yaml:1:1"

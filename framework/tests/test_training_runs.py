@@ -190,7 +190,7 @@ def test_turns_give_each_player_its_steps() -> None:
 
 
 def test_unknown_players_are_an_error(config: Config, root: Path) -> None:
-    with pytest.raises(PegboardError, match="names 'critic', but the players are model"):
+    with pytest.raises(PegboardError, match=r"drop.players.0\n.*no player 'critic': the players are model"):
         pegboard.train(config(regularizers={"drop": {"players": ["critic"]}}), root=root, quiet=True)
 
 

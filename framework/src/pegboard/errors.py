@@ -6,7 +6,17 @@ import re
 
 
 class PegboardError(Exception):
-    """A mistake of the user's, or of the machine's, that the message explains in full."""
+    """A mistake of the user's, or of the machine's, that the message explains in full.
+
+    Raised while a part is built or used, it is reported with the place of the part in the config; `field`
+    names the key of the part's config that it is about.
+    """
+
+    part: str = ""  # dotted path of the part that raised it, where that is known
+
+    def __init__(self, *args: object, field: str = "") -> None:
+        super().__init__(*args)
+        self.field = field
 
 
 def no_numbers(error: BaseException) -> bool:

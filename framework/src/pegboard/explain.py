@@ -408,11 +408,10 @@ def _unmeasured(plan: Plan) -> str:
 def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
     """What of a step becomes a graph; the step is traced to find out."""
     trainer = plan.settings.trainer
-    alone = ", one step at a time: steps_per_call is for whole steps" if trainer.steps_per_call > 1 else ""
     if trainer.compile == "off":
-        return f"compile     nothing{alone}" if alone else ""
+        return ""
     if trainer.compile == "model":
-        return f"compile     the forward pass of the model{alone}"
+        return "compile     the forward pass of the model"
     device = choose_device(trainer.device)
     found = obstacles(assembly, choose_precision(trainer.precision, device))
     kinds = ("model", "objective", "regularizers.")  # an optimizer's functional form need not wait

@@ -14,12 +14,12 @@ from typing import Any
 from torch import nn
 
 from .config.check import check
-from .config.fit import weights_alone
 from .config.load import Loaded
 from .config.load import load as load_config
 from .config.load import locate as placed
 from .config.nodes import Settings
 from .config.report import ConfigError
+from .config.saved import weights_alone
 from .contracts import Codec
 from .engine import checkpoint
 from .engine.precision import choose_device

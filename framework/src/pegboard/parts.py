@@ -74,6 +74,17 @@ class Matches:
     shown: str
 
 
+@dataclass(frozen=True, slots=True)
+class SavedModel:
+    """A text that names a trained model: a run folder, a checkpoint folder or `zoo:name`; "" is none.
+
+    Whether it is there is said before a run begins, with the place in the config. With `files` it may also be
+    the path of a file of weights alone.
+    """
+
+    files: bool = False
+
+
 # A site or role that a plugin adds, with a prefix: `Prefixed("acme:gate")`.
 Prefixed = NewType("Prefixed", str)
 
@@ -115,13 +126,22 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known about a plan when a record's `check` is called, before torch is imported."""
+    """What is known about a plan when a record's `check` is called, before torch is imported.
+
+    What only the data knows is None at first; once it was read, `check` is called again. A problem that only
+    `steps` or `epochs` shows is a warning where the command line made the run shorter than its config does.
+    """
 
     spec: DataSpec | None = None  # None: known only once the data is read
     model: Model[Any] | None = None
     objective: ObjectivePart[Any] | None = None
     optimizer: Optimizer[Any] | None = None
     tricks: tuple[str, ...] = ()  # part names of the regularizers in the plan
+    steps: int | None = None  # updates that the run makes at most
+    epochs: int | None = None  # passes over the training split that it makes at most
+    smallest_batch: int | None = None  # samples in the smallest training batch, as far as that is known
+    players: tuple[str, ...] | None = None  # players of the objective
+    metrics: tuple[str, ...] | None = None  # figures of an evaluation besides the loss
 
 
 @dataclass(kw_only=True)
@@ -201,6 +221,7 @@ class Model(StepPart[C, "torch.nn.Module"]):
     inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it reads; () is any
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # specs it predicts; () is any
     pegs: tuple[Site, ...] = field(default=(), kw_only=True)  # sites its pegs have
+    flat: tuple[Site, ...] = field(default=(), kw_only=True)  # those that see one vector a sample, layout NC
     generates: bool = field(default=False, kw_only=True)  # its module has `generate`, as `Decoding` says
     # Its module has `sample(count, generator) -> Tensor`, new samples like those of its input; and, where
     # they have a meaning, `encode(x)` and `decode(code)`, or `latent(count, generator)` and `decode(code)`.
@@ -288,6 +309,7 @@ class Dataset(Part[C, "Splits"]):
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)
     folds: bool = field(default=False, kw_only=True)  # `build` cuts as `context.fold` says, before it scales
+    samples: Callable[[C], int | None] | None = field(default=None, kw_only=True)  # in its training split
     # Draws on an empty figure what the data set stands for; None: the core draws by the spec.
     plot: Callable[[Splits, Figure], None] | None = field(default=None, kw_only=True)
     # `encode` and `decode` from the files that its splits had, in a folder; None: they need the data.
@@ -306,6 +328,9 @@ class ObjectivePart(StepPart[C, "Objective"]):
     soft: bool = field(default=False, kw_only=True)  # takes distributions over classes as targets
     # What its players learn in place of the data's target, where they do: what tricks on targets act on.
     target: Spec | None = field(default=None, kw_only=True)
+    players: tuple[str, ...] | None = field(default=None, kw_only=True)  # their names; None: not known yet
+    # Names of its metrics besides the loss, from its config and the target; None: known once it is built.
+    metrics: Callable[[C, Spec | None], Iterable[str] | None] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ from torch import nn
 from . import pegs
 from .config.check import refine
 from .config.nodes import Chosen, Settings
+from .config.refusal import as_config_errors
+from .config.report import Mistake
 from .contracts import Objective, Player, Splits, Update
 from .data import Sampler, cut_splits, padded_splits
 from .errors import PegboardError, no_numbers
@@ -75,7 +77,7 @@ class Plan:
     def epochs(self) -> int | None:
         """Passes over the data; None when only `trainer.steps` ends the run."""
         trainer = self.settings.trainer
-        return 10 if trainer.epochs is None and trainer.steps is None else trainer.epochs
+        return trainer.most_epochs
 
     @property
     def steps(self) -> int | None:
@@ -116,6 +118,11 @@ class Plan:
                 return path, entry
         return None
 
+    def path_of(self, file: str) -> str:
+        """Where in the config the part stands whose code is in this file; "" where it is no part's."""
+        found = self.part_in(file)
+        return found[0] if found else ""
+
     def fingerprint(self) -> dict[str, str]:
         """Distribution and version of every plugin the plan uses."""
         return dict(sorted({(e.plugin.dist, e.plugin.version) for _, e in self.entries()}))
@@ -124,7 +131,8 @@ class Plan:
         """What will happen, in one screen; run on the meta device."""
         from .explain import explain
 
-        return explain(self)
+        with as_config_errors(self.settings, self.path_of):
+            return explain(self)
 
     def trace(self, device: str = "meta") -> list[str]:
         """What one training step calls, in order, recorded while it runs on a device."""
@@ -143,35 +151,24 @@ def _home(function: Any) -> Path:
 
 def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, quiet: bool = False) -> Plan:
     """A plan for checked settings. The data is read when `read` is set or its spec is not known."""
-    splits, spec = None, spec or settings.spec
+    splits, spec, wrong = None, spec or settings.spec, list[Mistake]()
     if read or spec is None or not spec.known:
-        splits = read_data(settings, quiet)
-        spec = splits.spec
-    if settings.spec != spec:
-        settings = refine(settings, spec)
+        with as_config_errors(settings):
+            splits = read_data(settings, quiet)
+        sampler = Sampler(splits, settings.batches, settings.trainer.accumulate, settings.seed)
+        spec, wrong = splits.spec, list(sampler.mistakes(settings, read))
+    if settings.spec != spec or splits is not None:
+        settings = refine(settings, spec, None if splits is None else len(splits.train) or None, wrong)
     assert settings.objective is not None
     tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]
-    placed, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
+    ordered, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
     assert not problems, problems  # settings were checked
-    plan = Plan(settings, spec, settings.objective, placed, splits)
+    plan = Plan(settings, spec, settings.objective, ordered, splits)
     if settings.registry is not None:
         check_record(spec, settings.registry.specs)
-    if plan.sampler is not None:
-        _check_batches(plan, plan.sampler)
-        if read:
-            _ = plan.sampler.shares  # what is wrong with weights is said before there is a run folder
+    if splits is not None:
+        plan.sampler = sampler  # what it found out about the weights of samples is not asked for again
     return plan
-
-
-def _check_batches(plan: Plan, sampler: Sampler) -> None:
-    """Epochs without a batch are an error."""
-    for epoch, size in plan.settings.batches.stages():
-        if sampler.batches(epoch) == 0 and (plan.epochs is None or epoch < plan.epochs):
-            where = f"batch_schedule has {size} from epoch {epoch} on" if epoch else f"batch_size is {size}"
-            count = len(sampler.splits.train)
-            raise PegboardError(
-                f"data.drop_last leaves no batch: {where}, the training split has {count} samples"
-            )
 
 
 def read_data(settings: Settings, quiet: bool = False) -> Splits:
@@ -182,9 +179,7 @@ def read_data(settings: Settings, quiet: bool = False) -> Splits:
     splits: Splits = build(settings.data, context)
     if fold is not None and not own:
         splits = cut_splits(splits, fold)
-    if len(splits.train) == 0:
-        raise PegboardError(f"data set {settings.data.entry.part.name!r} has no training samples")
-    return padded_splits(splits) if settings.batches.lengths == "pad" else splits
+    return padded_splits(splits) if settings.batches.lengths == "pad" and len(splits.train) else splits
 
 
 def build(chosen: Chosen, context: Context) -> Any:
@@ -192,7 +187,10 @@ def build(chosen: Chosen, context: Context) -> Any:
     part = chosen.entry.part
     try:
         return part.build(chosen.config, context)
-    except (PegboardError, KeyboardInterrupt):
+    except PegboardError as error:
+        error.part = error.part or chosen.path
+        raise
+    except KeyboardInterrupt:
         raise
     except Exception as error:
         error.add_note(f"while building {part.kind} {chosen.key!r} of {chosen.entry.plugin.dist}")
@@ -257,6 +255,11 @@ def overrides(trick: Trick, stage: str) -> bool:
 
 def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
     """Build every object of a plan on a device, tricks hung and optimizers made."""
+    with as_config_errors(plan.settings, plan.path_of):
+        return _assembled(plan, device, folder)
+
+
+def _assembled(plan: Plan, device: str, folder: Path | None) -> Assembly:
     settings = plan.settings
     generators: dict[str, torch.Generator] = {}
 

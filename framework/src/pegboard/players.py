@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .config.check import written
+from .config.load import locate
 from .config.nodes import Settings
+from .config.report import ConfigError, Mistake, join, listed
 from .contracts import Player
-from .errors import PegboardError
 from .nearest import nearest
 
 
 def check_players(settings: Settings, players: Sequence[Player]) -> None:
-    """Refuse unknown names, all at once, and tricks on targets for players that learn none."""
+    """Refuse unknown names and tricks on targets for players that learn none, all at once."""
+    if wrong := [*_unknown(settings, players), *_without_target(settings, players)]:
+        loaded = written(settings)
+        raise ConfigError([locate(m, loaded) for m in wrong], f"config {settings.name!r}")
+
+
+def _unknown(settings: Settings, players: Sequence[Player]) -> Iterator[Mistake]:
     names = [player.name for player in players]
-    named = {f"regularizers.{key}.players": chosen.players for key, chosen in settings.regularizers.items()}
-    named["optimizer.players"] = tuple(settings.player_optimizers)
-    wrong = [_unknown(path, name, names) for path, of in named.items() for name in of if name not in names]
-    if wrong:
-        raise PegboardError("\n".join(wrong))
-    learning = [player.name for player in players if player.learns]
-    for key, chosen in settings.regularizers.items():
-        part: Any = chosen.entry.part
-        own = chosen.players or names
-        if set(part.stages) == {"edit_target"} and not set(own) & set(learning):
-            raise PegboardError(
-                f"regularizers.{key} found nothing to act on: it edits targets, and none is learned by "
-                f"{' or '.join(own)}; players that learn one: {', '.join(learning) or 'none'}"
+    named = [
+        (f"regularizers.{k}.players.{i}", p)
+        for k, c in settings.regularizers.items()
+        for i, p in enumerate(c.players)
+    ]
+    named += [(join("optimizer.players", player), player) for player in settings.player_optimizers]
+    for path, player in named:
+        if player not in names:
+            yield Mistake(
+                path=path,
+                message=f"there is no player {player!r}: the players are {listed(names)}",
+                nearest=tuple(nearest(player, names)),
+                at_key=path.startswith("optimizer."),
             )
 
 
-def _unknown(path: str, name: str, names: Sequence[str]) -> str:
-    near = nearest(name, names, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{path} names {name!r}, but the players are {', '.join(names)}{meant}"
+def _without_target(settings: Settings, players: Sequence[Player]) -> Iterator[Mistake]:
+    learning = [player.name for player in players if player.learns]
+    for key, chosen in settings.regularizers.items():
+        part: Any = chosen.entry.part
+        own = chosen.players or tuple(player.name for player in players)
+        if set(part.stages) == {"edit_target"} and not set(own) & set(learning):
+            yield Mistake(
+                path=join("regularizers", key),
+                message=f"{key} found nothing to act on: it edits targets, and none is learned by "
+                f"{' or '.join(own)}; players that learn one: {', '.join(learning) or 'none'}",
+                at_key=True,
+            )

@@ -13,12 +13,13 @@ from typing import Any
 
 from .config.load import read_yaml
 from .config.report import leaves
+from .config.saved import MANIFEST, WEIGHTS
 from .errors import PegboardError
 from .nearest import nearest
 from .report.html import Contents, page
 from .run import MetricsFile
 
-WEIGHTS, MANIFEST, PAGE = "model.safetensors", "manifest.json", "report.html"
+PAGE = "report.html"
 
 
 class Recorded:

@@ -152,6 +152,15 @@ class Registry:
         """Folders of recipes with the plugin that brings each."""
         return [(p, folder) for p in self._plugins if p.status == "ready" for folder in p.recipes]
 
+    def recipe_folders(self) -> list[tuple[str, Path, str]]:
+        """Name, folder and distribution of every recipe that a ready plugin brings, by name."""
+        found = [
+            (config.parent.relative_to(root).as_posix(), config.parent, plugin.dist)
+            for plugin, root in self.recipes()
+            for config in root.glob("*/*/recipe.yaml")
+        ]
+        return sorted(found, key=lambda recipe: (recipe[0], recipe[2]))
+
     def reference(self, entry: Entry) -> str:
         """The shortest name that finds this part again."""
         alone = len(self._find(entry.part.kind, entry.part.name)) == 1

@@ -16,6 +16,8 @@ import torch
 
 from .config.dump import to_yaml
 from .config.nodes import Settings
+from .config.refusal import as_config_errors, mistake_of
+from .config.report import ConfigError
 from .contracts import RunInfo, Splits, Tracker
 from .data import Unreadable, about, data_warnings, place
 from .ending import finish, picture_samples, report
@@ -77,7 +79,7 @@ class Following:
 
 def run_plan(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
     """Train from the beginning in a new run folder; returns the folder."""
-    device = choose_device(settings.trainer.device)
+    device = _device(settings)
     folder = new_name(root, settings.name)
     begin_run(settings, device, folder, console, profile)
     return folder
@@ -94,6 +96,8 @@ def begin_run(
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
     with prepared(settings, device) as precision:
         plan = make_plan(settings, read=True, quiet=console.quiet)
+        for note in plan.settings.notes:
+            console.warn(note)
         assembly = assemble_run(plan, device, folder, console, anew=True)
         text = plan.explain()
         make_folder(folder, {**_first_files(plan, device, text), **codec_files(plan)}, latest)
@@ -101,9 +105,19 @@ def begin_run(
             return carry_out(assembly, precision, folder, console, text, profile=profile)
 
 
+def _device(settings: Settings) -> str:
+    """The device that the config asks for."""
+    with as_config_errors(settings):
+        try:
+            return choose_device(settings.trainer.device)
+        except PegboardError as error:
+            error.part, error.field = "trainer", "device"
+            raise
+
+
 def make_parent(settings: Settings, root: Path, quiet: bool) -> Path:
     """A new folder in which runs will stand, once all was checked and planned as for a run."""
-    device = choose_device(settings.trainer.device)
+    device = _device(settings)
     folder = new_name(root, settings.name)
     with prepared(settings, device):
         plan = make_plan(settings, read=True, quiet=quiet)
@@ -149,14 +163,28 @@ def fitting(what: str) -> Iterator[None]:
 
 def assemble_run(plan: Plan, device: str, folder: Path, console: Console, anew: bool) -> Assembly:
     """The objects of a run; one that begins anew starts from saved weights where the config names some."""
-    assembly = assemble(plan, device, folder)
-    if anew and plan.settings.weights is not None:
-        for line in load_into(assembly.model, plan.settings.weights):
-            console.say(f"weights: {line}")
-    assert plan.splits is not None
-    choose_monitor(assembly, plan.splits)  # a wrong name is said before there is a folder
-    assembly.objective.look(plan.splits)
-    torch.manual_seed(key_seed(plan.settings.seed, "train"))
+    assembly, settings, splits = assemble(plan, device, folder), plan.settings, plan.splits
+    assert splits is not None
+
+    def start() -> None:
+        if anew and settings.weights is not None:
+            for line in load_into(assembly.model, settings.weights):
+                console.say(f"weights: {line}")
+
+    wrong = []  # said before there is a folder, all at once
+    for path, look in (
+        ("model.weights", start),
+        ("trainer.monitor", lambda: choose_monitor(assembly, splits)),
+        ("objective", lambda: assembly.objective.look(splits)),
+    ):
+        try:
+            look()
+        except PegboardError as error:
+            error.part = error.part or path
+            wrong.append(mistake_of(error, settings, plan.path_of))
+    if wrong:
+        raise ConfigError([m for m in wrong if m is not None], f"config {settings.name!r}")
+    torch.manual_seed(key_seed(settings.seed, "train"))
     return assembly
 
 

@@ -61,12 +61,7 @@ class Recipe:
 
 def recipes(registry: Registry | None = None) -> list[Recipe]:
     """Every recipe that a ready plugin brings, by name."""
-    found = []
-    for plugin, root in (registry or Registry.discover()).recipes():
-        for config in sorted(root.glob("*/*/recipe.yaml")):
-            name = config.parent.relative_to(root).as_posix()
-            found.append(Recipe(name, config.parent, plugin.dist))
-    return sorted(found, key=lambda r: (r.name, r.dist))
+    return [Recipe(*found) for found in (registry or Registry.discover()).recipe_folders()]
 
 
 def find_recipe(name: str, registry: Registry | None = None) -> Recipe:

@@ -224,6 +224,18 @@ def registry() -> Registry:
 
 
 @pytest.fixture
+def save_run() -> Callable[[str], None]:
+    """Make a folder that looks like that of a run with a checkpoint."""
+
+    def run(folder: str) -> None:
+        best = Path(folder, "checkpoints", "best")
+        best.mkdir(parents=True, exist_ok=True)
+        (best / "manifest.json").write_text("{}", "utf-8")
+
+    return run
+
+
+@pytest.fixture
 def accept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry) -> Callable[..., Settings]:
     """Check a text as `cfg.yaml`, beside the files given by name."""
     monkeypatch.chdir(tmp_path)

@@ -39,7 +39,10 @@ def with_(**changes: Any) -> dict[str, Any]:
     return {**BASE, **changes}
 
 
-def test_settings_hold_every_part_with_its_config(accept: Callable[..., Any]) -> None:
+def test_settings_hold_every_part_with_its_config(
+    accept: Callable[..., Any], save_run: Callable[[str], None]
+) -> None:
+    save_run("w")
     settings = accept(
         "extends: base.yaml\ntrainer: {steps: 5}\n"
         "regularizers: {norm: {}, mine: {name: soften, players: [a]}}\n",

@@ -61,9 +61,10 @@ RIGHT = [
 
 @pytest.mark.parametrize(("old", "new"), RIGHT)
 def test_a_right_config_is_accepted_and_repeats_itself(
-    accept: Callable[..., Any], base: str, old: str, new: str
+    accept: Callable[..., Any], save_run: Callable[[str], None], base: str, old: str, new: str
 ) -> None:
     assert old in base
+    save_run("runs/a/latest")
     settings = accept(base.replace(old, new, 1))
     again = accept(to_yaml(settings.plain))
     assert again.plain == settings.plain

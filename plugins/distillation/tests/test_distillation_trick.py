@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import pegboard
 import pytest
@@ -265,25 +264,6 @@ def test_check_asks_for_a_teacher():
     assert problem.field == "teacher" and "zoo:name" in problem.expected
     assert not list(check(Distillation(alpha=0.0), Facts()))
     assert not list(check(Distillation("zoo:digits/mlp-large"), Facts()))
-
-
-def test_check_names_the_nearest_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("digits/latest", "digits/2024-a", "iris/latest"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert not list(check(Distillation("runs/digits/latest"), Facts()))
-    assert not list(check(Distillation(str(tmp_path / "runs/iris/latest")), Facts()))
-
-    def hint(teacher: str) -> str:
-        (problem,) = check(Distillation(teacher), Facts())
-        assert problem.field == "teacher" and repr(teacher) in problem.message
-        return problem.hint
-
-    assert hint("runs/digits/lates") == "did you mean 'runs/digits/latest'?"
-    assert hint("runs/digit/latest") == "did you mean 'runs/digits'?"
-    assert hint("run/digits/latest") == "did you mean 'runs'?"
-    assert hint("runs/zzz") == "the nearest folder is 'runs', which holds digits, iris"
-    assert hint("x" * 5000).startswith("the nearest folder is '.'")
 
 
 @pytest.mark.parametrize(

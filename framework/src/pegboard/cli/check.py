@@ -26,6 +26,8 @@ def run(args: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", FutureWarning)
         settings = check(args.config, args.overrides)
+    for line in settings.notes:
+        print(f"warning: {line}", file=sys.stderr)
     for note in notes:
         theirs = issubclass(note.category, PegboardDeprecationWarning)  # of the author of a plugin
         where = f"{note.filename}:{note.lineno}: " if theirs else ""

@@ -34,7 +34,7 @@ def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry
     if mistakes:
         raise ConfigError(mistakes, f"{kind.kind} {name!r}")
     assert read is not None
-    return Chosen(key=place, entry=read.entry, config=read.config)
+    return Chosen(key=place, path=place, entry=read.entry, config=read.config)
 
 
 def insist_on_fit(chosen: Chosen, known: Facts, title: str, words: Sequence[str] = ()) -> None:

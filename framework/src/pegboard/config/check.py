@@ -15,11 +15,22 @@ from typing import Annotated, Any
 
 from ..installed import find_installed, names_of
 from ..nearest import meant, nearest, score
-from ..parts import Dataset, Ge, Length, Matches, Model, ObjectivePart, Optimizer, ProbePart, Schedule
+from ..parts import (
+    Dataset,
+    Ge,
+    Length,
+    Matches,
+    Model,
+    ObjectivePart,
+    Optimizer,
+    ProbePart,
+    Schedule,
+)
 from ..registry import Registry
 from ..specs import DataSpec
 from ..switches import absent
 from . import fit
+from .fitting import Fitting
 from .load import Loaded, Source, load, locate
 from .merge import KEYED, merge, part_at
 from .nodes import Plugins, Settings, Trainer
@@ -67,15 +78,27 @@ def check(
     return settings
 
 
-def refine(settings: Settings, spec: DataSpec) -> Settings:
-    """Settings once the data was read: the checks that waited for its spec, and the objective."""
-    loaded = Loaded(tree=dict(settings.plain), origins=dict(settings.origins))
-    checker = _Checker(loaded, begun=True)
-    refined = checker.run(settings.registry, spec)
+def refine(
+    settings: Settings, spec: DataSpec, samples: int | None = None, found: Sequence[Mistake] = ()
+) -> Settings:
+    """Settings once the data was read: the checks that waited for its spec, and the objective.
+
+    `samples` is how many the training split has; what else was `found` wrong with the data is told with it.
+    """
+    loaded = written(settings)
+    checker = _Checker(loaded, settings.begun)
+    refined = checker.run(settings.registry, spec, samples)
+    checker.found += found
     if mistakes := checker.report():
         raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
     assert refined is not None
     return refined
+
+
+def written(settings: Settings) -> Loaded:
+    """The config of settings in full, with the places where it was written."""
+    origins, values = dict(settings.origins), dict(settings.values)
+    return Loaded(tree=dict(settings.plain), origins=origins, values=values)
 
 
 class _Checker:
@@ -89,11 +112,13 @@ class _Checker:
         self.unfinished: list[Mistake] = []  # values that are still to be given
         self.local: dict[str, str] = {}  # files of local plugins -> dotted path
 
-    def run(self, registry: Registry | None, spec: DataSpec | None = None) -> Settings | None:
+    def run(
+        self, registry: Registry | None, spec: DataSpec | None = None, samples: int | None = None
+    ) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
         self._top()
         plugins, trainer = self._core(Plugins, "plugins"), self._core(Trainer, "trainer")
-        self.found += fit.fit_folds(trainer, self.sections.get("trainer", ("trainer",))[0])
+        self.found += fit.fit_folds(trainer, self._key("trainer"))
         name = self._value("name", RUN_NAME, self._default_name())
         seed = self._value("seed", SEED, 0)
         plugins = self._local(plugins or Plugins())
@@ -107,17 +132,18 @@ class _Checker:
         key, reference = self.sections.get("reference", ("reference", None))
         if reference is not None:
             self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
-        where = self.sections.get("trainer", ("trainer",))[0]
-        self.found += fit.fit_pictures(trainer, where, self.reads.get("model"))
+        self.found += fit.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)
-        spec = self._fit(spec)
+        fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun)
+        spec = fitting.run(spec, samples)
         self._blank()
         if self.found or self.loaded.mistakes or self.unfinished:
             return None
         assert trainer is not None
-        whole = Whole(name, seed, trainer, plugins, spec, self.loaded.origins)
+        loaded, notes = self.loaded, tuple(map(fitting.noted, fitting.late))
+        whole = Whole(name, seed, trainer, plugins, spec, loaded.origins, loaded.values, notes, self.begun)
         return settle(whole, self.reads, self.registry)
 
     def report(self) -> list[Mistake]:
@@ -247,6 +273,10 @@ class _Checker:
                 )
         return tuple(name for name in names if name not in wrong)
 
+    def _key(self, section: str) -> str:
+        """The key under which a section stands, misspelt or not."""
+        return self.sections.get(section, (section,))[0]
+
     # Parts.
     def _keep(self, path: str, read: Read | None) -> None:
         if read is not None:
@@ -336,53 +366,6 @@ class _Checker:
         if near and name.rpartition(":")[2] not in names:
             message = f"nothing is called {name!r} here, so null switches nothing off"
             self._note(path, message, nearest=tuple(near), at_key=True)
-
-    # How the parts fit.
-    def _fit(self, spec: DataSpec | None) -> DataSpec | None:
-        sure = {path: read for path, read in self.reads.items() if not read.guessed}
-        data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
-        was_read = spec is not None
-        if spec is None and data is not None:
-            spec = fit.read_spec(self.parts, data)
-        if data is not None:
-            self.found += fit.fit_batches(data, spec)
-        if model is not None and not self.begun:
-            self.found += fit.fit_start(model)
-        if spec is not None and data is not None:
-            source = repr(data.entry.part.name)
-            if model is not None:
-                self.found += fit.fit_model(model, source, spec, self.registry)
-            if self.sections.get("objective", ("", None))[1] is None:
-                objective = self._default_objective(spec)
-                sure |= {"objective": objective} if objective else {}
-            elif objective is not None:
-                self.found += fit.fit_target(objective, source, spec.target, self.registry)
-            seen_by_tricks = fit.told(spec, objective)
-            for path, read in sure.items():
-                if path.startswith("regularizers."):
-                    self.found += fit.fit_trick(read, source, seen_by_tricks, self.registry)
-        tricks = {
-            path.partition(".")[2]: (read, read.config, read.options.players)
-            for path, read in sure.items()
-            if path.startswith("regularizers.") and read.config is not None and read.options is not None
-        }
-        self.found += fit.fit_tricks(tricks, model)
-        told = None if spec is None else fit.told(spec, objective)
-        # Data that was read once met its own rules, and its files may be gone since.
-        ruled = {path: read for path, read in sure.items() if not (was_read and path == "data")}
-        for seen, acts in ((spec, False), (told, True)):
-            reads = [read for path, read in ruled.items() if path.startswith("regularizers.") == acts]
-            self.found += fit.own_rules(self.parts, reads, fit.facts(sure, seen, objective))
-        return spec
-
-    def _default_objective(self, spec: DataSpec) -> Read | None:
-        made = fit.default_objective(self.registry, spec.target, self.reads.get("model"))
-        if isinstance(made, Mistake):
-            self.found.append(made)
-            return None
-        read = fit.defaults(made, "objective", self.parts)
-        self._keep("objective", read)
-        return read
 
 
 def _line(error: BaseException | None, file: str) -> str:

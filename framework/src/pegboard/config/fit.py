@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from ..nearest import nearest
@@ -15,33 +12,11 @@ from ..parts import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regul
 from ..registry import Entry, Registry, UnknownPart
 from ..regularizer import Use, order
 from ..specs import Classes, DataSpec, Spec, fits
-from .nodes import DataOptions, Trainer
+from .effect import Length
+from .nodes import DataOptions, RegularizerOptions, Trainer
 from .report import Mistake, listed
 from .sections import Parts, Read
 from .typed import build
-
-WEIGHTS = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
-
-
-def weights_alone(ref: str) -> bool:
-    """Whether a reference to weights is the path of a file that holds nothing else."""
-    return Path(ref).suffix.lower() in WEIGHTS and not os.path.isdir(ref)
-
-
-def fit_start(model: Read) -> Iterable[Mistake]:
-    """A file of weights to start from that is not there; a run may yet be trained."""
-    ref = getattr(model.options, "weights", None)
-    if ref is None or not weights_alone(ref) or os.path.exists(ref):
-        return
-    path, beside = Path(ref), list[str]()
-    with suppress(OSError, ValueError):  # a folder that is not there, or that nobody may read
-        beside = sorted(os.listdir(path.parent))
-    yield Mistake(
-        path=f"{model.path}.weights",
-        message=f"there is no file {ref!r}",
-        expected=f"a run folder, a checkpoint folder, zoo:name or a file of weights ({', '.join(WEIGHTS)})",
-        nearest=tuple(str(path.parent / name) for name in nearest(path.name, beside)),
-    )
 
 
 def read_spec(parts: Parts, data: Read) -> DataSpec | None:
@@ -116,6 +91,21 @@ def fit_trick(read: Read, data: str, spec: DataSpec, registry: Registry) -> Iter
         hint=f"take it out: {read.path.rpartition('.')[2]}: null",
         at_key=True,
     )
+
+
+def count_samples(parts: Parts, data: Read) -> int | None:
+    """How many samples the training split has, where the config of the data set tells."""
+    function = getattr(data.entry.part, "samples", None)
+    if function is None or data.config is None:
+        return None
+    try:
+        count = function(data.config)
+        if count is not None and not isinstance(count, int):
+            raise TypeError(f"samples returned {count!r}, expected a number")
+        return count
+    except Exception as error:
+        parts.defect(data.entry, data.path, "its samples", error)
+        return None
 
 
 def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
@@ -266,8 +256,11 @@ def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mis
             yield _mistake(problem, place, at_key=not problem.field)
 
 
-def facts(reads: Mapping[str, Read], spec: DataSpec | None, objective: Read | None) -> Facts:
+def facts(
+    reads: Mapping[str, Read], spec: DataSpec | None, objective: Read | None, length: Length | None = None
+) -> Facts:
     """What records may know of the plan when they check their own config."""
+    length = length or Length()
     model, optimizer = reads.get("model"), reads.get("optimizer")
     tricks = [r.entry.part.name for r in reads.values() if isinstance(r.entry.part, Regularizer)]
     part = model.entry.part if model else None
@@ -279,7 +272,72 @@ def facts(reads: Mapping[str, Read], spec: DataSpec | None, objective: Read | No
         optimizer=moved if isinstance(moved, Optimizer) else None,
         objective=aim if isinstance(aim, ObjectivePart) else None,
         tricks=tuple(sorted(tricks)),
+        steps=length.steps,
+        epochs=length.epochs,
+        smallest_batch=length.smallest_batch,
+        players=None if objective is None else getattr(aim, "players", None),
+        metrics=None if objective is None else metrics(objective, None if spec is None else spec.target),
     )
+
+
+def metrics(objective: Read, target: Spec | None) -> tuple[str, ...] | None:
+    """Names of the metrics of an objective besides the loss, where its record tells them."""
+    names = getattr(objective.entry.part, "metrics", None)
+    if names is None or objective.config is None:
+        return None
+    try:
+        found = names(objective.config, target)
+        return None if found is None else tuple(found)
+    except Exception:  # the objective's own check says what it does not like of a target
+        return None
+
+
+def fit_monitor(trainer: Trainer | None, path: str, known: Facts) -> Iterable[Mistake]:
+    """A figure to choose checkpoints by that the objective does not give."""
+    name, metrics, players = getattr(trainer, "monitor", None), known.metrics, known.players
+    if name is None or metrics is None or players is None:
+        return
+    losses = ["train/loss"] if len(players) == 1 else [f"train/{player}/loss" for player in players]
+    figures = sorted([*losses, "val/loss", *(f"val/{metric}" for metric in metrics)])
+    if name not in figures:
+        yield Mistake(
+            path=f"{path}.monitor",
+            message=f"found the text {name!r}, which this run does not measure",
+            expected=f"one of {listed(figures)}",
+            nearest=tuple(nearest(name, figures)),
+        )
+
+
+def fit_players(reads: Mapping[str, Read], places: Mapping[str, str], known: Facts) -> Iterable[Mistake]:
+    """Players that a config names and the objective does not have; `places` are those of the optimizer."""
+    if known.players is None:
+        return
+    named = [(path, player) for player, path in places.items()]
+    for path, read in reads.items():
+        if isinstance(read.options, RegularizerOptions):
+            named += [(f"{path}.players.{i}", player) for i, player in enumerate(read.options.players)]
+    for path, player in named:
+        if player not in known.players:
+            what = known.objective.name if known.objective is not None else ""
+            yield Mistake(
+                path=path,
+                message=f"there is no player {player!r}: the objective {what!r} has {listed(known.players)}",
+                expected=f"one of {listed(known.players)}" if known.players[1:] else "no players here",
+                nearest=tuple(nearest(player, known.players)),
+                at_key=player in places,
+            )
+
+
+def fit_closure(trainer: Trainer | None, path: str, optimizer: Read | None) -> Iterable[Mistake]:
+    """Half precision with an optimizer that evaluates the loss again."""
+    part = optimizer.entry.part if optimizer is not None else None
+    if trainer is not None and trainer.precision == "fp16" and getattr(part, "closure", False):
+        assert optimizer is not None
+        yield Mistake(
+            path=f"{path}.precision",
+            message=f"found fp16, in which {optimizer.what} cannot train: it evaluates the loss again",
+            expected="auto, fp32 or bf16",
+        )
 
 
 def defaults(entry: Entry, path: str, parts: Parts) -> Read:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..parts import Ge, Gt, Le, Lt, Matches
+from ..parts import Ge, Gt, Le, Lt, Matches, SavedModel
 from ..specs import DataSpec
 
 if TYPE_CHECKING:
@@ -41,6 +43,20 @@ class DataOptions:
         """Samples in a batch of an epoch."""
         return [size for first, size in self.stages() if first <= epoch][-1]
 
+    def batches(self, epoch: int, samples: int) -> int:
+        """Batches of an epoch over so many samples."""
+        size = self.size_in(epoch)
+        size = samples if size == "all" else size
+        return samples // size if self.drop_last else math.ceil(samples / size)
+
+    def updates(self, epochs: int, samples: int, accumulate: int) -> int:
+        """Updates of so many epochs, each over so many batches at once."""
+        firsts = [first for first, _ in self.stages() if first < epochs]
+        return sum(
+            (end - at) * math.ceil(self.batches(at, samples) / accumulate)
+            for at, end in pairwise([*firsts, epochs])
+        )
+
     @property
     def eval_size(self) -> int:
         """Samples in an evaluation batch."""
@@ -53,7 +69,8 @@ class DataOptions:
 class ModelOptions:
     """How a model starts; stands beside the model's own fields."""
 
-    weights: str | None = None  # run folder, checkpoint, zoo:name or file whose weights it starts from
+    # run folder, checkpoint, zoo:name or file whose weights it starts from
+    weights: Annotated[str, SavedModel(files=True)] | None = None
     infer_pegs: bool | None = None  # give pegs to a model that has none; null: where a trick hangs modules
 
 
@@ -99,6 +116,11 @@ class Trainer:
     diagnose: bool = True  # say at the end whether the model underfits or overfits
 
     @property
+    def most_epochs(self) -> int | None:
+        """Passes over the training split; None when only `steps` ends the run."""
+        return 10 if self.epochs is None and self.steps is None else self.epochs
+
+    @property
     def cut(self) -> tuple[int, int] | None:
         """Number and count of the fold that the data is cut for, the first where all are carried out."""
         return None if self.folds is None else (self.fold or 0, self.folds)
@@ -134,6 +156,7 @@ class Chosen:
     """A part that a config names, with its checked config."""
 
     key: str  # the name under which it stands: that of the part unless the config says otherwise
+    path: str = ""  # where it stands: data, regularizers.KEY
     entry: Entry
     config: Any  # an instance of entry.part.config
     players: tuple[str, ...] = ()  # players a regularizer acts on; () is all
@@ -162,5 +185,8 @@ class Settings:
     plugins: Plugins
     spec: DataSpec | None  # as far as it is known without reading the data
     plain: Mapping[str, Any]  # the whole config with every default; check(plain) gives the same again
-    origins: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where it was written
+    origins: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where its key was written
+    values: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where its value was written
+    notes: tuple[str, ...] = ()  # what a trial, made shorter on the command line, never comes to
+    begun: bool = False  # a run that goes on or is over: what it was trained with is not judged again
     registry: Registry | None = field(default=None, repr=False, compare=False)  # that its parts are from

@@ -27,6 +27,9 @@ class Whole:
     plugins: Plugins
     spec: DataSpec | None
     origins: Mapping[str, Origin]
+    values: Mapping[str, Origin]
+    notes: tuple[str, ...]
+    begun: bool
 
 
 def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Settings:
@@ -65,6 +68,9 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
         spec=whole.spec,
         plain={},
         origins=whole.origins,
+        values=whole.values,
+        notes=whole.notes,
+        begun=whole.begun,
         registry=registry,
     )
     return replace(settings, plain=_plain(settings, start, registry))
@@ -75,7 +81,7 @@ def _chosen(path: str, reads: Mapping[str, Read]) -> Chosen:
     keyed = path.partition(".")[0] in KEYED
     players = read.options.players if isinstance(read.options, RegularizerOptions) else ()
     key = path.partition(".")[2] if keyed else path.rpartition(".")[2]
-    return Chosen(key=key, entry=read.entry, config=read.config, players=players)
+    return Chosen(key=key, path=path, entry=read.entry, config=read.config, players=players)
 
 
 def _plain(settings: Settings, start: ModelOptions, registry: Registry) -> dict[str, Any]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from itertools import pairwise
 
 import torch
 from torch import Generator, Tensor
 
-from ..config.nodes import DataOptions
+from ..config.nodes import DataOptions, Settings
+from ..config.refusal import mistake_of
+from ..config.report import Mistake
 from ..contracts import Splits
+from ..errors import PegboardError
 from ..rng import key_seed
 from .padding import in_pieces, widths_of
 from .shares import class_shares, weight_shares
@@ -88,8 +90,7 @@ class Sampler:
 
     def batches(self, epoch: int) -> int:
         """Batches of an epoch."""
-        samples, size = len(self.splits.train), self.size(epoch)
-        return samples // size if self.options.drop_last else math.ceil(samples / size)
+        return self.options.batches(epoch, len(self.splits.train))
 
     def updates(self, epoch: int) -> int:
         """Updates of an epoch."""
@@ -97,8 +98,7 @@ class Sampler:
 
     def total(self, epochs: int) -> int:
         """Updates of so many epochs."""
-        firsts = [first for first, _ in self.options.stages() if first < epochs]
-        return sum((end - at) * self.updates(at) for at, end in pairwise([*firsts, epochs]))
+        return self.options.updates(epochs, len(self.splits.train), self.accumulate)
 
     @cached_property
     def shares(self) -> Tensor | None:
@@ -108,6 +108,31 @@ class Sampler:
             return None
         find = weight_shares if options.sampling == "weighted" else class_shares
         return find(self.splits.train, options.eval_size, options.workers)
+
+    def mistakes(self, settings: Settings, read: bool) -> Iterator[Mistake]:
+        """Epochs without a batch, and draws that the data does not allow; those only where it is `read`."""
+        count, epochs = len(self.splits.train), settings.trainer.most_epochs
+        if not count:
+            found = f"data set {settings.data.entry.part.name!r} has no training samples"
+            yield Mistake(path="data", message=found, at_key=True)
+            return
+        for epoch, size in self.options.stages():
+            if self.batches(epoch) == 0 and (epochs is None or epoch < epochs):
+                where = (
+                    f"batch_schedule has {size} from epoch {epoch} on" if epoch else f"batch_size is {size}"
+                )
+                found = f"data.drop_last leaves no batch: {where}, the training split has {count} samples"
+                wanted = f"batches of at most {count} samples, or drop_last: false"
+                yield Mistake(path="data.drop_last", message=found, expected=wanted)
+        if not read:
+            return
+        try:
+            _ = self.shares
+        except PegboardError as error:
+            mistake = mistake_of(error, settings)
+            if mistake is None:
+                raise
+            yield mistake
 
     def order(self, epoch: int) -> Tensor:
         """The numbers of an epoch's samples, batch after batch, on the CPU."""

@@ -28,10 +28,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
 
+from ..config.saved import MANIFEST, WEIGHTS
 from ..errors import PegboardError
 
 FORMAT = 1
-WEIGHTS, STATE, MANIFEST = "model.safetensors", "state.pt", "manifest.json"
+STATE = "state.pt"
 SYNC_EVERY = 1.0  # seconds between two times that the disk is waited for
 LONGEST = 64 * 2**20  # bytes of a manifest
 NESTED = ("state_dict", "model")  # keys below which a file of torch's may have the weights

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pegboard import Context, Gt, Le, Length, Regularizer, Site, Trick, hookimpl
+from pegboard import Context, Facts, Gt, Le, Length, Problem, Regularizer, Site, Trick, hookimpl
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,18 @@ class BatchNorm:
     sites: Annotated[tuple[Site, ...], Length(1)] = ("affine",)  # pegs it hangs on
 
 
+def check(config: BatchNorm, facts: Facts) -> Iterator[Problem]:
+    """A batch of one sample has no variance, where a sample is one vector."""
+    flat = [site for site in config.sites if facts.model is not None and site in facts.model.flat]
+    if facts.smallest_batch == 1 and flat:
+        yield Problem(
+            f"a training batch has one sample, which has no variance at the pegs {', '.join(flat)}",
+            "",
+            "batches of two samples at least",
+            "a larger data.batch_size; for a last batch of one sample: data.drop_last=true",
+        )
+
+
 def build(config: BatchNorm, context: Context) -> Trick:
     from .trick import BatchNormTrick
 
@@ -30,4 +43,4 @@ def build(config: BatchNorm, context: Context) -> Trick:
 
 @hookimpl
 def pegboard_regularizers() -> list[Regularizer[BatchNorm]]:
-    return [Regularizer("batchnorm", BatchNorm, build, stages={"hang": "normalize"})]
+    return [Regularizer("batchnorm", BatchNorm, build, check=check, stages={"hang": "normalize"})]

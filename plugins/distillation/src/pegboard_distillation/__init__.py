@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from pegboard import (
     Problem,
     Regularizer,
     Role,
+    SavedModel,
     Series,
     Span,
     Tokens,
@@ -39,7 +38,7 @@ _SOURCES = "a run folder, a checkpoint folder or zoo:name"
 class Distillation:
     """Knowledge distillation: learn from a trained teacher's outputs beside the labels."""
 
-    teacher: str = ""  # a run folder, a checkpoint folder or zoo:name
+    teacher: Annotated[str, SavedModel()] = ""  # a run folder, a checkpoint folder or zoo:name
     temperature: Annotated[float, Gt(0)] = 4.0  # divides the logits of both; unused for real targets
     alpha: Annotated[float, Ge(0), Le(1)] = 0.7  # share of the teacher in the loss; the labels have the rest
     # learn the outputs for each class, symbol or value; or, of a translation, the texts that it writes itself
@@ -48,7 +47,7 @@ class Distillation:
 
 
 def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
-    """Whether there is a teacher, and what it could write; `zoo:` names are left to the zoo."""
+    """Whether a teacher is named, and what it could write."""
     if config.level == "sequence" and facts.spec is not None and not _translates(facts.spec):
         yield Problem(
             f"there are no texts to learn from a teacher: the data is {facts.spec}",
@@ -69,36 +68,12 @@ def check(config: Distillation, facts: Facts) -> Iterator[Problem]:
     if not config.teacher.strip():
         hint = "name a trained run, as teacher: runs/large/latest, or set alpha: 0"
         yield Problem("distillation has no teacher", "teacher", _SOURCES, hint)
-    elif not config.teacher.startswith("zoo:") and not os.path.exists(config.teacher):
-        yield Problem(
-            f"there is no folder {config.teacher!r} to load the teacher from",
-            "teacher",
-            _SOURCES,
-            nearest(Path(config.teacher)),
-        )
 
 
 def _translates(spec: DataSpec) -> bool:
     """Whether a text is read and another one written."""
     texts = len(spec.inputs) > 1 and all(isinstance(s, Tokens) for s in spec.inputs[:2])
     return texts and isinstance(spec.target, Tokens) and spec.target.end >= 0
-
-
-def nearest(path: Path) -> str:
-    """What does exist near a path that does not."""
-    missing, folder = path.name, path.parent
-    while not os.path.isdir(folder) and folder != folder.parent:
-        missing, folder = folder.name, folder.parent
-    try:
-        inside = sorted(p.name for p in folder.iterdir() if p.is_dir())
-    except OSError:
-        inside = []
-    close = difflib.get_close_matches(missing, inside, n=1)
-    if close:
-        return f"did you mean {str(folder / close[0])!r}?"
-    # A folder can hold hundreds of runs; a few show the manner.
-    some = ", ".join(inside[:5]) + (", ..." if len(inside) > 5 else "")
-    return f"the nearest folder is {str(folder)!r}, which holds {some or 'no folders'}"
 
 
 def build(config: Distillation, context: Context) -> Trick:

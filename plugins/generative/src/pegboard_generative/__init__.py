@@ -16,6 +16,7 @@ from pegboard import (
     Probe,
     ProbePart,
     Site,
+    Spec,
     Vector,
     hookimpl,
 )
@@ -188,11 +189,26 @@ def build_energy(config: Energy, context: Context) -> Objective:
     return EnergyLoss(config)
 
 
+_METRICS = {
+    "reconstruction": ("error", "sparsity"),
+    "elbo": ("elbo", "log_likelihood", "kl", "bits_per_dim"),
+    "adversarial": ("discriminator_loss", "generator_loss", "discriminator_accuracy", "energy_distance"),
+    "likelihood": ("log_likelihood", "bits_per_dim"),
+    "denoising": (),
+    "energy": ("retrieval", "overlap", "energy"),
+}
+
+
+def _metrics(name: str, config: Any, target: Spec | None) -> tuple[str, ...]:
+    return _METRICS[name]
+
+
 @hookimpl
 def pegboard_objectives() -> list[ObjectivePart[Any]]:
     def part(name: str, config: Any, build: Any, check: Any = None, **more: Any) -> ObjectivePart[Any]:
         check = check or partial(checks.check_objective, name)
-        return ObjectivePart(name, config, build, check=check, **more)
+        more = {"players": ("model",)} | more
+        return ObjectivePart(name, config, build, check=check, metrics=partial(_metrics, name), **more)
 
     return [
         part("reconstruction", Reconstruction, build_reconstruction),
@@ -204,6 +220,7 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             checks.check_adversarial,
             soft=True,
             target=Labels(1, ("real",)),
+            players=("discriminator", "generator"),
         ),
         part("likelihood", Likelihood, build_likelihood),
         part("denoising", Denoising, build_denoising),

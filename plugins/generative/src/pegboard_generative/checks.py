@@ -37,6 +37,14 @@ def check_model(model: str, config: Any, facts: Facts) -> Iterator[Problem]:
             "corrupt",
             "a share of less than 1, or corruption: noise",
         )
+    dense = getattr(config, "form", "dense") == "dense"
+    if facts.smallest_batch == 1 and dense and getattr(config, "norm", "none") == "batch":
+        yield Problem(
+            "norm batch needs more than one value of a feature, and a training batch has one sample",
+            "norm",
+            "none, or batches of two samples at least",
+            "A last batch of one sample is the usual cause: data.drop_last=true",
+        )
     if facts.spec is None:
         return
     if len(facts.spec.inputs) != 1:

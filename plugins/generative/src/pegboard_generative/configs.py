@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Ge, Gt, Le, Length, Lt
+from pegboard import Ge, Gt, Le, Length, Lt, SavedModel
 
 Activation = Literal["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "tanh"]
 Size = Annotated[int, Ge(1)]
@@ -177,7 +177,9 @@ class Entropy:
 class Frechet:
     """Fréchet distance of samples from the data by a classifier's features, and their classes."""
 
-    classifier: str = ""  # a run folder, a checkpoint folder or zoo:name, trained on the same inputs
+    classifier: Annotated[str, SavedModel()] = (
+        ""  # a run folder, a checkpoint folder or zoo:name, trained on the same inputs
+    )
     samples: Annotated[int, Ge(2)] = 5000  # that are generated, and taken from the data
 
 

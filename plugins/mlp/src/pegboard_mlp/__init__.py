@@ -186,10 +186,26 @@ def pegboard_models() -> list[Model[Any]]:
     units: tuple[Site, ...] = ("input", "hidden", "logits")
     whole: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "logits")
     return [
-        Model("linear", Linear, build_linear, check=check_input, inputs=reads, pegs=ends),
-        Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=reads, pegs=whole),
-        Model("polynomial", Polynomial, build_polynomial, check=check_polynomial, inputs=reads, pegs=units),
-        Model("sine_trend", SineTrend, build_sine_trend, check=check_input, inputs=reads, pegs=units),
+        Model("linear", Linear, build_linear, check=check_input, inputs=reads, pegs=ends, flat=ends[1:]),
+        Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=reads, pegs=whole, flat=whole[1:]),
+        Model(
+            "polynomial",
+            Polynomial,
+            build_polynomial,
+            check=check_polynomial,
+            inputs=reads,
+            pegs=units,
+            flat=units[1:],
+        ),
+        Model(
+            "sine_trend",
+            SineTrend,
+            build_sine_trend,
+            check=check_input,
+            inputs=reads,
+            pegs=units,
+            flat=units[1:],
+        ),
         Model(
             "threshold",
             Threshold,
@@ -197,9 +213,18 @@ def pegboard_models() -> list[Model[Any]]:
             check=check_threshold,
             inputs=reads,
             pegs=units,
+            flat=units[1:],
             trial=lambda folder: {"readout": True, "thresholds": [1, 2, 3]},
         ),
-        Model("prototypes", Prototypes, build_prototypes, check=check_input, inputs=reads, pegs=ends),
+        Model(
+            "prototypes",
+            Prototypes,
+            build_prototypes,
+            check=check_input,
+            inputs=reads,
+            pegs=ends,
+            flat=ends[1:],
+        ),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pegboard import (
@@ -27,6 +28,7 @@ from pegboard import (
     hookimpl,
 )
 
+from . import names
 from .bleu_options import bleu_part
 from .checks import (
     check_class_weights,
@@ -209,6 +211,8 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             "cross_entropy",
             CrossEntropy,
             _build("cross_entropy"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
             check=_check_cross_entropy,
             targets=(Classes, Tokens),
             default_for=(Classes, Tokens),
@@ -218,6 +222,8 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             "binary_cross_entropy",
             BinaryCrossEntropy,
             _build("binary_cross_entropy"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
             check=_check_binary,
             targets=(Classes, Labels),
             default_for=(Labels,),
@@ -228,6 +234,8 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             "brier",
             Brier,
             _build("brier"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
             check=_check_missing,
             targets=(Classes, Labels),
             outputs=_one_for_two,
@@ -237,35 +245,89 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             "mse",
             Mse,
             _build("mse"),
+            players=("model",),
+            metrics=partial(names.supervised, True),
             check=_check_missing,
             targets=(Values, Classes, Series),
             default_for=(Values, Series),
             soft=True,
         ),
-        ObjectivePart("l1", L1, _build("l1"), check=_check_values, targets=(Values, Series)),
-        ObjectivePart("huber", Huber, _build("huber"), check=_check_values, targets=(Values, Series)),
-        ObjectivePart("lp", Lp, _build("lp"), check=_check_values, targets=(Values, Series)),
         ObjectivePart(
-            "hinge", Hinge, _build("hinge"), check=_check_ranked, targets=(Classes,), outputs=_one_for_two
+            "l1",
+            L1,
+            _build("l1"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
+            check=_check_values,
+            targets=(Values, Series),
+        ),
+        ObjectivePart(
+            "huber",
+            Huber,
+            _build("huber"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
+            check=_check_values,
+            targets=(Values, Series),
+        ),
+        ObjectivePart(
+            "lp",
+            Lp,
+            _build("lp"),
+            players=("model",),
+            metrics=partial(names.supervised, False),
+            check=_check_values,
+            targets=(Values, Series),
+        ),
+        ObjectivePart(
+            "hinge",
+            Hinge,
+            _build(
+                "hinge",
+            ),
+            players=("model",),
+            metrics=partial(names.supervised, True),
+            check=_check_ranked,
+            targets=(Classes,),
+            outputs=_one_for_two,
         ),
         ObjectivePart(
             "perceptron",
             Perceptron,
             _build("perceptron"),
+            players=("model",),
+            metrics=partial(names.supervised, True),
             check=_check_ranked,
             targets=(Classes,),
             outputs=_one_for_two,
         ),
-        ObjectivePart("span", SpanAnswer, _build("span"), targets=(Span,), default_for=(Span,)),
+        ObjectivePart(
+            "span",
+            SpanAnswer,
+            _build("span"),
+            players=("model",),
+            metrics=names.span,
+            targets=(Span,),
+            default_for=(Span,),
+        ),
         ObjectivePart(
             "pretraining",
             Pretraining,
             _build("pretraining"),
+            players=("model",),
+            metrics=names.pretraining,
             targets=(Masked,),
             default_for=(Masked,),
             soft=True,
         ),
-        ObjectivePart("clustering", Clusters, _build("clustering"), outputs=_any_number),
+        ObjectivePart(
+            "clustering",
+            Clusters,
+            _build("clustering"),
+            players=("model",),
+            metrics=names.clustering,
+            outputs=_any_number,
+        ),
     ]
 
 

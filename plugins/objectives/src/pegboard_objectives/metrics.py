@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .functional import IGNORED
 from .measures import logit_entropy, lp_norm
+from .names import shown
 
 if TYPE_CHECKING:
     import torchmetrics
@@ -114,7 +115,7 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
         "ece": Fed(lambda m: m.CalibrationError(), confidence, False),
         "entropy": Fed(lambda m: m.Share(), spread, None),
     }
-    return {f"top{k}" if name == "topk" else name: made[name] for name in chosen}
+    return {shown([name], k=k)[0]: made[name] for name in chosen}
 
 
 def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
@@ -176,7 +177,7 @@ def regression(chosen: Sequence[str], p: float) -> dict[str, Metric]:
         "max_error": Fed(lambda m: m.Largest(), errors, False),
         "lp": Fed(lambda m: m.Share(), distances, False),
     }
-    return {f"l{p:g}" if name == "lp" else name: made[name] for name in chosen}
+    return {shown([name], p=p)[0]: made[name] for name in chosen}
 
 
 def clustering(classes: int) -> dict[str, Metric]:

@@ -25,6 +25,7 @@ from pegboard import (
 from torch import Tensor, nn
 
 from .functional import IGNORED, along, class_counts
+from .names import USUAL_OF_LABELS, USUAL_OF_VALUES, K, usual_of_classes
 
 Loss = Callable[..., Tensor]  # (output, target, weight=None) -> the mean loss of a batch
 
@@ -90,7 +91,7 @@ class Classification(Supervised):
         target: Classes | Tokens,
         *,
         metrics: Sequence[str] | None = None,
-        k: int = 5,
+        k: int = K,
         single: bool = False,
         scores: bool = False,
         class_weights: Tensor | None = None,
@@ -101,17 +102,9 @@ class Classification(Supervised):
         self.classes = target.size or 0
         self.names = target.names if isinstance(target, Classes) else ()
         self.padding = target.padding if isinstance(target, Tokens) else -1
-        self.chosen = tuple(metrics) if metrics is not None else self._usual(target)
+        self.chosen = tuple(metrics if metrics is not None else usual_of_classes(target, k, scores))
         if "accuracy" in self.chosen and isinstance(target, Classes):
             self.monitor = ("accuracy", "max")
-
-    def _usual(self, target: Classes | Tokens) -> tuple[str, ...]:
-        ranked = ("accuracy", "topk") if self.classes > self.k else ("accuracy",)
-        if isinstance(target, Tokens):
-            return ranked
-        # AUROC keeps every output of an evaluation, which for two classes is one number each.
-        two = ("auroc",) if self.classes == 2 else ()
-        return (*ranked, "f1", *two, *(() if self.scores else ("ece",)))
 
     def logits(self, output: Tensor) -> Tensor:
         """One number for each class: (..., classes)."""
@@ -187,7 +180,7 @@ class LabelSet(Supervised):
         super().__init__(name, plain, full, target)
         self.missing = missing
         self.labels, self.names = target.count or 0, target.names
-        self.chosen = tuple(metrics) if metrics is not None else ("accuracy", "f1")
+        self.chosen = tuple(metrics if metrics is not None else USUAL_OF_LABELS)
         if "accuracy" in self.chosen:
             self.monitor = ("accuracy", "max")
 
@@ -229,7 +222,7 @@ class Regression(Supervised):
         super().__init__(name, full, full, target)
         self.p, self.missing = p, missing
         self.whole = whole  # the loss is one number a sample, not one a value
-        self.chosen = tuple(metrics) if metrics is not None else ("r2", "mae", "rmse")
+        self.chosen = tuple(metrics if metrics is not None else USUAL_OF_VALUES)
 
     def metrics(self) -> dict[str, Metric]:
         from .metrics import regression

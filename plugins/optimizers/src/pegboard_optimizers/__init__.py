@@ -70,7 +70,28 @@ def check_rprop(config: configs.Rprop, facts: Facts) -> Iterable[Problem]:
         )
 
 
+def check_warmup(config: Any, facts: Facts) -> Iterable[Problem]:
+    """A ramp that the run does not come to the end of."""
+    if facts.steps is not None and config.warmup and config.warmup >= facts.steps:
+        yield Problem(
+            f"a ramp of {config.warmup} steps in a run of {facts.steps}: the full rate is never reached",
+            "warmup",
+            expected=f"at most {facts.steps - 1}",
+            hint="a shorter ramp, or a longer run: trainer.epochs or trainer.steps",
+        )
+
+
 def check_step(config: schedules.Step, facts: Facts) -> Iterable[Problem]:
+    yield from check_warmup(config, facts)
+    first = (
+        min(config.at, default=None) if config.at or config.every is None else config.warmup + config.every
+    )
+    if facts.steps is not None and first is not None and first >= facts.steps:
+        yield Problem(
+            f"the first drop is at step {first}, and the run has {facts.steps}: the rate never falls",
+            "at" if config.at else "every",
+            expected=f"a drop before step {facts.steps}",
+        )
     if config.at and config.every is not None:
         yield Problem("both every and at say when to drop", "at", hint="leave one of them out")
     if config.at and min(config.at) <= config.warmup:
@@ -192,11 +213,11 @@ def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
             functional=perceptron_update,
             trial=lambda folder: {"lr": 0.1},
         ),
-        Schedule("constant", schedules.Constant, build_constant),
-        Schedule("linear", schedules.Linear, build_linear),
+        Schedule("constant", schedules.Constant, build_constant, check=check_warmup),
+        Schedule("linear", schedules.Linear, build_linear, check=check_warmup),
         Schedule("step", schedules.Step, build_step, check=check_step),
-        Schedule("cosine", schedules.Cosine, build_cosine),
-        Schedule("exponential", schedules.Exponential, build_exponential),
-        Schedule("inverse_time", schedules.InverseTime, build_inverse_time),
-        Schedule("one_cycle", schedules.OneCycle, build_one_cycle),
+        Schedule("cosine", schedules.Cosine, build_cosine, check=check_warmup),
+        Schedule("exponential", schedules.Exponential, build_exponential, check=check_warmup),
+        Schedule("inverse_time", schedules.InverseTime, build_inverse_time, check=check_warmup),
+        Schedule("one_cycle", schedules.OneCycle, build_one_cycle, check=check_warmup),
     ]

@@ -1,0 +1,136 @@
+"""Settings that change nothing: the run ends before they act, or what they belong to is off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..specs import Classes, DataSpec, Image, Labels, Values, Vector, Voxels
+from .nodes import DataOptions, Trainer
+from .report import Mistake
+from .sections import Read
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is, as far as it is known: None where only the data tells."""
+
+    epochs: int | None = None
+    steps: int | None = None
+    smallest_batch: int | None = None  # samples in its smallest training batch
+
+
+def run_length(trainer: Trainer, options: DataOptions, samples: int | None) -> Length:
+    """How long a run over so many training samples is at most."""
+    epochs = trainer.most_epochs
+    steps, sizes = trainer.steps, [size for _, size in options.stages() if size != "all"]
+    if samples is None:
+        return Length(epochs, steps, min(sizes, default=None))
+    if epochs is not None:
+        whole = options.updates(epochs, samples, trainer.accumulate)
+        steps = whole if steps is None else min(whole, steps)
+    reached = [(at, size) for at, size in options.stages() if epochs is None or at < epochs]
+    smallest = min(samples if size == "all" else min(size, samples) for _, size in reached)
+    if not options.drop_last:
+        rest = [samples % size for _, size in reached if size != "all" and samples % size]
+        smallest = min([smallest, *rest])
+    return Length(epochs, steps, smallest)
+
+
+def beyond(trainer: Trainer, path: str, data: Read, length: Length) -> Iterable[Mistake]:
+    """What would act only after the end of the run."""
+    epochs, steps, options = length.epochs, length.steps, data.options
+    for name, most, unit in (("sample_every", epochs, "epoch"), ("save_every", steps, "update")):
+        value = getattr(trainer, name)
+        if most is not None and value is not None and value > most:
+            yield Mistake(
+                path=f"{path}.{name}",
+                message=f"found {value}, but the run has {_count(most, unit)}, so that it has no effect",
+                expected=f"at most {most}",
+            )
+    for epoch, _ in options.stages()[1:]:
+        if epochs is not None and epoch >= epochs:
+            last = f"the run has {_count(epochs, 'epoch')}: the last is epoch {epochs - 1}"
+            yield Mistake(
+                path=f"{data.path}.batch_schedule.{epoch}",
+                message=f"batches change from epoch {epoch} on, but {last}",
+                expected="an epoch of the run, counted from 0",
+                hint=f"train longer, {path}.epochs={epoch + 1}, or take it out",
+                at_key=True,
+            )
+
+
+def rare(trainer: Trainer, path: str, length: Length) -> Iterable[Mistake]:
+    """What a run does once, at its end, because it is due less often than the run is long."""
+    for name, most, unit, done in (
+        ("eval_every", length.epochs, "epoch", "it is evaluated"),
+        ("log_every", length.steps, "update", "its loss is logged"),
+    ):
+        value = getattr(trainer, name)
+        if most is not None and value > most and value != getattr(Trainer(), name):
+            found = f"found {value}, and the run has {_count(most, unit)}: {done} at its end alone"
+            yield Mistake(path=f"{path}.{name}", message=found)
+
+
+def idle(trainer: Trainer, path: str) -> Iterable[Mistake]:
+    """Fields of the trainer that belong to something that is off."""
+    graphs = trainer.compile in ("step", "auto")
+    if trainer.steps_per_call > 1 and not graphs:
+        yield _idle(
+            f"{path}.steps_per_call",
+            f"{trainer.steps_per_call}, but {path}.compile is {trainer.compile}: no step is one graph",
+            f"1, or {path}.compile=step",
+        )
+    if trainer.compile_mode != "default" and trainer.compile == "off":
+        found = f"{trainer.compile_mode}, but {path}.compile is off: nothing is compiled"
+        yield _idle(f"{path}.compile_mode", found, f"default, or {path}.compile=step")
+    if trainer.clip_by != "norm" and trainer.clip is None:
+        found = f"{trainer.clip_by}, but {path}.clip is null: gradients are not clipped"
+        yield _idle(f"{path}.clip_by", found, f"norm, or a bound: {path}.clip=1.0")
+    if trainer.mode is not None and trainer.monitor is None:
+        found = f"{trainer.mode}, but no figure is named: the objective has its own, and says its direction"
+        yield _idle(f"{path}.mode", found, f"null, or a figure: {path}.monitor=val/loss")
+    if trainer.precision == "tf32" and trainer.device == "cpu":
+        yield _idle(f"{path}.precision", "tf32, which a CPU does not have", "auto, fp32 or bf16")
+
+
+def idle_data(data: Read, spec: DataSpec | None, accumulate: int, path: str) -> Iterable[Mistake]:
+    """Fields of the data that belong to something that is off."""
+    options = data.options
+    if not isinstance(options, DataOptions):
+        return
+    whole = all(size == "all" for _, size in options.stages())
+    if whole and options.drop_last:
+        yield _idle(f"{data.path}.drop_last", "true, but a batch is the whole training split", "false")
+    if whole and accumulate > 1:
+        found = f"{accumulate}, but an epoch has one batch, the whole training split"
+        yield _idle(f"{path}.accumulate", found, f"1, or a number as {data.path}.batch_size")
+    if options.lengths == "pad" and spec is not None and all(_one_shape(s) for s in _all(spec)):
+        found = f"pad, but all samples of {data.what} have one shape: {spec}"
+        yield _idle(f"{data.path}.lengths", found, "bucket, or take it out")
+
+
+def idle_layout(channels_last: bool | None, path: str, spec: DataSpec | None) -> Iterable[Mistake]:
+    """A layout of pictures where there are none."""
+    pictures = spec is None or any(not _one_shape(s) or isinstance(s, Image | Voxels) for s in spec.inputs)
+    if channels_last and not pictures:
+        found = f"true, but there are no pictures: the model reads {spec}"
+        yield _idle(f"{path}.channels_last", found, "null or false")
+
+
+def _idle(path: str, found: str, expected: str) -> Mistake:
+    return Mistake(path=path, message=f"found {found}", expected=expected, hint="it would have no effect")
+
+
+def _all(spec: DataSpec) -> list[Any]:
+    return [*spec.inputs, *([] if spec.target is None else [spec.target])]
+
+
+def _one_shape(spec: Any) -> bool:
+    """Whether all such samples surely have the same shape; of a plugin's own spec nothing is known."""
+    return type(spec) in (Vector, Image, Voxels, Classes, Labels, Values)
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}{'' if number == 1 else 's'}"

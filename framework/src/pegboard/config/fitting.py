@@ -1,0 +1,142 @@
+"""Whether the parts of a whole config fit each other, its data and the length of the run; no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ..parts import Facts
+from ..specs import DataSpec
+from . import effect, fit
+from .load import Loaded, locate
+from .nodes import DataOptions, Trainer
+from .report import Mistake, join
+from .saved import fit_saved
+from .sections import Parts, Read, as_node
+
+
+class Fitting:
+    """All parts together; `parts.found` collects what is wrong, `late` what a trial is too short for."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        sections: Mapping[str, tuple[str, Any]],
+        parts: Parts,
+        reads: dict[str, Read],
+        trainer: Trainer | None,
+        begun: bool,
+    ) -> None:
+        self.loaded, self.sections, self.parts, self.reads = loaded, sections, parts, reads
+        self.trainer, self.begun, self.found = trainer, begun, parts.found
+        self.late: list[Mistake] = []
+
+    def _key(self, section: str) -> str:
+        return self.sections.get(section, (section,))[0]
+
+    def run(self, spec: DataSpec | None, samples: int | None) -> DataSpec | None:
+        """The spec of the data, as far as it is known; what does not fit is noted."""
+        sure = {path: read for path, read in self.reads.items() if not read.guessed}
+        data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
+        was_read = spec is not None
+        if spec is None and data is not None:
+            spec = fit.read_spec(self.parts, data)
+        if data is not None:
+            self.found += fit.fit_batches(data, spec)
+            samples = fit.count_samples(self.parts, data) if samples is None else samples
+        if not self.begun:
+            for path, read in sure.items():
+                if not (was_read and path == "data"):
+                    self.found += fit_saved(read, self.parts.registry)
+        if spec is not None and data is not None:
+            source = repr(data.entry.part.name)
+            if model is not None:
+                self.found += fit.fit_model(model, source, spec, self.parts.registry)
+            if self.sections.get("objective", ("", None))[1] is None:
+                objective = self._default_objective(spec)
+                sure |= {"objective": objective} if objective else {}
+            elif objective is not None:
+                self.found += fit.fit_target(objective, source, spec.target, self.parts.registry)
+            seen_by_tricks = fit.told(spec, objective)
+            for path, read in sure.items():
+                if path.startswith("regularizers."):
+                    self.found += fit.fit_trick(read, source, seen_by_tricks, self.parts.registry)
+        tricks = {
+            path.partition(".")[2]: (read, read.config, read.options.players)
+            for path, read in sure.items()
+            if path.startswith("regularizers.") and read.config is not None and read.options is not None
+        }
+        self.found += fit.fit_tricks(tricks, model)
+        length = self._length(data, samples)
+        told = None if spec is None else fit.told(spec, objective)
+        # Data that was read once met its own rules, and its files may be gone since.
+        ruled = {path: read for path, read in sure.items() if not (was_read and path == "data")}
+        for seen, acts in ((spec, False), (told, True)):
+            reads = [read for path, read in ruled.items() if path.startswith("regularizers.") == acts]
+            known = fit.facts(sure, seen, objective, length)
+            self._add(
+                fit.own_rules(self.parts, reads, known),
+                partial(fit.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
+            )
+        self._effects(sure, spec, length, fit.facts(sure, spec, objective, length))
+        return spec
+
+    def _length(self, data: Read | None, samples: int | None) -> effect.Length:
+        """How long the run is; nothing is known of one that is over."""
+        options = data.options if data is not None else None
+        if self.begun or self.trainer is None or not isinstance(options, DataOptions):
+            return effect.Length()
+        return effect.run_length(self.trainer, options, samples)
+
+    def _effects(
+        self, sure: Mapping[str, Read], spec: DataSpec | None, length: effect.Length, known: Facts
+    ) -> None:
+        """Names that the objective does not have, and settings that change nothing."""
+        trainer, where = self.trainer, self._key("trainer")
+        players = self.sections.get("optimizer", ("", None))[1]
+        players = as_node(players).get("players") if isinstance(as_node(players), Mapping) else None
+        named = {p: join(f"{self._key('optimizer')}.players", p) for p in players or ()}
+        self.found += fit.fit_players(sure, named if isinstance(players, Mapping) else {}, known)
+        self.found += fit.fit_monitor(trainer, where, known)
+        self.found += fit.fit_closure(trainer, where, sure.get("optimizer"))
+        if trainer is None or self.begun:
+            return
+        data = sure.get("data")
+        self.found += effect.idle(trainer, where)
+        self.found += effect.idle_layout(trainer.channels_last, where, spec)
+        if data is not None and isinstance(data.options, DataOptions):
+            self.found += effect.idle_data(data, spec, trainer.accumulate, where)
+            self._add(effect.beyond(trainer, where, data, length), list)
+            self.late += effect.rare(trainer, where, length)
+
+    def _add(self, mistakes: Iterable[Mistake], anyway: Callable[[], Iterable[Mistake]]) -> None:
+        """Note mistakes; in a trial those that there are not `anyway`, of a run of any length, are warnings.
+
+        A trial is a run that the command line makes shorter than the config does: `trainer.steps=10`.
+        """
+        noted = list(mistakes)
+        ends = [self.loaded.origins.get(f"{self._key('trainer')}.{name}") for name in ("steps", "epochs")]
+        if not noted or all(end is None or end.word is None for end in ends):
+            self.found += noted
+            return
+        whole = {(m.path, m.message) for m in anyway()}
+        for mistake in noted:
+            place = locate(mistake, self.loaded).origin
+            late = (mistake.path, mistake.message) not in whole and (place is None or place.word is None)
+            (self.late if late else self.found).append(mistake)
+
+    def noted(self, mistake: Mistake) -> str:
+        """A warning of one line."""
+        placed = locate(mistake, self.loaded)
+        return f"{placed.origin}: {placed.path}: {placed.message}"
+
+    def _default_objective(self, spec: DataSpec) -> Read | None:
+        made = fit.default_objective(self.parts.registry, spec.target, self.reads.get("model"))
+        if isinstance(made, Mistake):
+            self.found.append(made)
+            return None
+        read = fit.defaults(made, "objective", self.parts)
+        self.reads["objective"] = read
+        return read

@@ -1,0 +1,132 @@
+"""Fields that name a trained model, and whether there is one; nothing is loaded, no torch."""
+
+from __future__ import annotations
+
+import os
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from ..nearest import nearest
+from ..parts import SavedModel
+from ..registry import Registry
+from .fields import describe, members, split
+from .report import Mistake, join
+from .sections import Read
+
+WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint folder
+CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
+ALONE = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
+ZOO = "zoo:"
+
+
+def weights_alone(ref: str) -> bool:
+    """Whether a reference to weights is the path of a file that holds nothing else."""
+    return Path(ref).suffix.lower() in ALONE and not os.path.isdir(ref)
+
+
+def fit_saved(read: Read, registry: Registry) -> Iterable[Mistake]:
+    """Trained models that the fields of a part name and that are not there."""
+    neutral = getattr(read.entry.part, "neutral", None)
+    off = neutral and all(getattr(read.config, name, None) == value for name, value in neutral.items())
+    for values in (read.options, None if off else read.config):  # of no strength, it needs no model
+        if is_dataclass(values):
+            for path, ref, kind in _named(values, read.path):
+                yield from _absent(path, ref, kind, registry)
+
+
+def _named(config: Any, path: str) -> Iterator[tuple[str, str, SavedModel]]:
+    """Every trained model that a config dataclass names, with its dotted path."""
+    for field in describe(type(config)):
+        yield from _in(field.hint, getattr(config, field.name), join(path, field.name))
+
+
+def _in(hint: Any, value: Any, path: str) -> Iterator[tuple[str, str, SavedModel]]:
+    bare, notes = split(hint)
+    alternatives = [split(member) for member in members(bare)]
+    if isinstance(value, str) and value.strip():
+        notes = (*notes, *(note for _, inner in alternatives for note in inner))
+        yield from ((path, value, note) for note in notes if isinstance(note, SavedModel))
+    elif is_dataclass(value):
+        yield from _named(value, path)
+    elif isinstance(value, list | tuple | Mapping):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        inside = dict.fromkeys(
+            a for one, _ in alternatives for a in typing.get_args(one) if a is not Ellipsis
+        )
+        yield from (found for key, item in items for a in inside for found in _in(a, item, join(path, key)))
+
+
+def _absent(path: str, ref: str, kind: SavedModel, registry: Registry) -> Iterator[Mistake]:
+    expected = "a run folder, a checkpoint folder or zoo:name"
+    if kind.files:
+        expected = f"a run folder, a checkpoint folder, zoo:name or a file of weights ({', '.join(ALONE)})"
+    if ref.startswith(ZOO):
+        message, near, hint = _recipe(ref.removeprefix(ZOO), registry)
+    elif kind.files and weights_alone(ref):
+        message = "" if os.path.exists(ref) else f"there is no file {ref!r}"
+        near, hint = _beside(ref), ""
+    else:
+        message, near, hint = _run(ref)
+    if message:
+        yield Mistake(path=path, message=message, expected=expected, nearest=tuple(near), hint=hint)
+
+
+def _recipe(ref: str, registry: Registry) -> tuple[str, list[str], str]:
+    """What is wrong with a name of the zoo, if anything; the nearest names; how to mend it."""
+    dist, _, name = ref.rpartition(":")
+    folders = registry.recipe_folders() or Registry.discover().recipe_folders()
+    found = [folder for known, folder, owner in folders if known == name and dist in ("", owner)]
+    if found and any((folder / WEIGHTS).is_file() for folder in found):
+        return "", [], ""
+    if found:
+        hint = f"make them: pegboard zoo train {name}"
+        return f"{ZOO}{ref} is a recipe without weights", [], hint
+    with_weights = sorted({known for known, folder, _ in folders if (folder / WEIGHTS).is_file()})
+    hint = "list them: pegboard zoo list" if folders else "there are none: pip install pegboard-zoo"
+    near = [f"{ZOO}{known}" for known in nearest(name, with_weights)]
+    return f"no recipe {ref!r} in the zoo", near, hint
+
+
+def _run(ref: str) -> tuple[str, list[str], str]:
+    """What is wrong with the folder of a run, if anything; folders that may be meant; how to mend it."""
+    path = Path(ref)
+    with suppress(OSError, ValueError):
+        if (path / MANIFEST).is_file() or any((path / CHECKPOINTS).glob(f"*/{MANIFEST}")):
+            return "", [], ""
+    if not os.path.exists(ref):
+        folder = path.parent
+        hint = "" if os.path.isdir(folder) else _nearest_folder(path)
+        return f"there is no run or checkpoint {ref!r}", _beside(ref), hint
+    if os.path.isdir(path / "fold-0"):
+        hint = f"name one of its runs, as {path / 'fold-0'}"
+        return f"{ref!r} is a cross-validation, which has no weights of its own", [], hint
+    if not os.path.isdir(path):
+        return f"{ref!r} is a file, not the folder of a run", [], ""
+    hint = f"the newest run in it: {path / 'latest'}" if os.path.exists(path / "latest") else ""
+    return f"{ref!r} holds no checkpoint", [], hint
+
+
+def _beside(ref: str) -> list[str]:
+    """What has a like name in the same folder."""
+    path, inside = Path(ref), list[str]()
+    with suppress(OSError, ValueError):  # a folder that is not there, or that nobody may read
+        inside = sorted(os.listdir(path.parent))
+    return [str(path.parent / name) for name in nearest(path.name, inside)]
+
+
+def _nearest_folder(path: Path) -> str:
+    """What there is of a path, and what may have been meant by the rest."""
+    missing, folder = path.name, path.parent
+    while not os.path.isdir(folder) and folder != folder.parent:
+        missing, folder = folder.name, folder.parent
+    inside = list[str]()
+    with suppress(OSError, ValueError):
+        inside = sorted(p.name for p in folder.iterdir() if p.is_dir())
+    if close := nearest(missing, inside, 1):
+        return f"did you mean {str(folder / close[0])!r}?"
+    some = ", ".join(inside[:5]) + (", ..." if len(inside) > 5 else "")
+    return f"the nearest folder is {str(folder)!r}, which holds {some or 'no folders'}"
