@@ -131,7 +131,7 @@ class Plan:
         """What will happen, in one screen; run on the meta device."""
         from .explain import explain
 
-        with as_config_errors(self.settings, self.path_of):
+        with as_config_errors(self.settings, self.path_of, parts_alone=True):
             return explain(self)
 
     def trace(self, device: str = "meta") -> list[str]:

@@ -18,13 +18,21 @@ Finder = Callable[[str], str]  # the file of a frame -> dotted path of the part 
 
 
 @contextmanager
-def as_config_errors(settings: Settings, part_of: Finder | None = None) -> Iterator[None]:
-    """Turn a refusal inside into one that says where in the config its cause stands."""
+def as_config_errors(
+    settings: Settings, part_of: Finder | None = None, parts_alone: bool = False
+) -> Iterator[None]:
+    """Turn a refusal inside into one that says where in the config its cause stands.
+
+    With `parts_alone` only what the code of a part itself raises: the core tells a defect in code by its lines.
+    """
     try:
         yield
     except ConfigError:
         raise
     except PegboardError as error:
+        last = traceback.extract_tb(error.__traceback__)[-1].filename
+        if parts_alone and not (part_of is not None and part_of(last)):
+            raise
         if (mistake := mistake_of(error, settings, part_of)) is None:
             raise
         raise ConfigError([mistake], f"config {settings.name!r}") from error

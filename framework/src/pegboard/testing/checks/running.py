@@ -152,6 +152,23 @@ def trains_under_autocast(subject: Subject) -> None:
         )
 
 
+@check("objective")
+def names_players_and_metrics(subject: Subject) -> None:
+    """Where its record names players and metrics, they are those that it has."""
+    assembly = subject.assembly()
+    part: Any = subject.part
+    players = tuple(kit.player.name for kit in assembly.kits)
+    if part.players is not None and part.players != players:
+        raise Failed(f"{subject.what} declares the players {part.players}, and has {players}")
+    if part.metrics is None:
+        return
+    target = assembly.plan.spec.target
+    declared, metrics = part.metrics(assembly.plan.objective.config, target), assembly.objective.metrics()
+    if declared is not None and sorted(declared) != sorted(metrics):
+        found = f"declares the metrics {sorted(declared)} for {target}, and measures {sorted(metrics)}"
+        raise Failed(f"{subject.what} {found}")
+
+
 @check("tracker")
 def follows_a_run(subject: Subject) -> None:
     """It follows a whole run, from its start to its end, without failing."""
