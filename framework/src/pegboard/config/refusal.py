@@ -23,7 +23,7 @@ def as_config_errors(
 ) -> Iterator[None]:
     """Turn a refusal inside into one that says where in the config its cause stands.
 
-    With `parts_alone` only what the code of a part itself raises: the core tells a defect in code by its lines.
+    With `parts_alone` only what a part itself raises: the core tells a defect in code by its lines.
     """
     try:
         yield
