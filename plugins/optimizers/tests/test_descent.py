@@ -95,7 +95,15 @@ def test_heavy_ball_equals_its_formula():
         path = [descent.step().abs().item() for _ in range(500)]
         return 1 + max(t for t, x in enumerate(path, 1) if x >= 1e-3)
 
-    assert (steps_to_stay(0.0), steps_to_stay(0.5)) == (342, 163)
+    assert (steps_to_stay(0.0), steps_to_stay(0.5), steps_to_stay(0.9)) == (342, 163, 125)
+    # Step by step the same as torch.optim.SGD.
+    theirs = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    reference = torch.optim.SGD([theirs], lr=0.01, momentum=0.5)
+    ours = Descent("sgd", 1.0, double, lr=0.01, momentum=0.5)
+    for _ in range(200):
+        theirs.grad = double(theirs.detach())
+        reference.step()
+        torch.testing.assert_close(ours.step(), theirs.detach(), atol=1e-12, rtol=0)
     curvature = torch.logspace(0, 3, 20, dtype=torch.float64)
     large, small, root = 1000, 1, math.sqrt(1000)
     rate, beta = 4 / (math.sqrt(large) + math.sqrt(small)) ** 2, ((root - 1) / (root + 1)) ** 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -35,6 +36,23 @@ def reparametrize(mean: Tensor, log_variance: Tensor, generator: torch.Generator
     else:
         noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
     return mean + (0.5 * log_variance).exp() * noise
+
+
+class Coder(Protocol):
+    """What has codes of samples, and samples of codes: `autoencoder`, `vae`, `pca`, `flow`."""
+
+    def encode(self, x: Tensor) -> Tensor: ...
+    def decode(self, code: Tensor) -> Tensor: ...
+
+
+def interpolate(model: Coder, first: Tensor, second: Tensor, count: int = 9) -> Tensor:
+    """What codes decode to on the straight line from that of each first sample to its second's.
+
+    (count, batch, ...); the ends are what the two decode to themselves.
+    """
+    begin, end = model.encode(first), model.encode(second)
+    shares = torch.linspace(0, 1, count, device=begin.device, dtype=begin.dtype).tolist()
+    return torch.stack([model.decode(torch.lerp(begin, end, share)) for share in shares])
 
 
 def bernoulli_log_likelihood(logits: Tensor, x: Tensor) -> Tensor:
