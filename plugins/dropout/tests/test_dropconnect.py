@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pegboard
+import points
 import pytest
 import torch
 import torch.nn.functional as F
@@ -187,7 +188,7 @@ def config(p: float | None, **more: Any) -> dict[str, Any]:
 @pytest.mark.catalogue("S4-151")
 def test_a_run_drops_weights_is_reproduced_by_its_seed_and_evaluates_whole(tmp_path: Path) -> None:
     def weights(p: float | None, name: str, **more: Any) -> dict[str, torch.Tensor]:
-        run = pegboard.train(config(p, **more), root=tmp_path / name, quiet=True)
+        run = points.run(config(p, **more), tmp_path / name)
         return dict(pegboard.load(run, which="last").state_dict())
 
     plain, zero, some, again = weights(None, "a"), weights(0.0, "b"), weights(0.3, "c"), weights(0.3, "d")

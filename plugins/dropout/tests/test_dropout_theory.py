@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
+from typing import Any
 
+import pegboard
+import points
 import pytest
 import torch
 import torch.nn.functional as F
@@ -206,36 +210,51 @@ def test_dropout_lowers_the_test_error_of_an_overfitting_net(mlp: Make, hang: Ha
     assert errors[True] < 0.95 * errors[False]
 
 
-def epochs_and_sparsity(model: nn.Sequential, x: Tensor, y: Tensor) -> tuple[int, float]:
-    """Epochs until the training loss, without dropout, is 0.1; and the share of units near zero then."""
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-    epochs, loss = 0, torch.inf
-    while loss > 0.1 and epochs < 80:
-        epochs += 1
-        model.train()
-        for rows in torch.randperm(len(x)).split(64):
-            optimizer.zero_grad()
-            F.cross_entropy(model(x[rows]), y[rows]).backward()
-            optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            loss = F.cross_entropy(model(x), y).item()
-    with torch.no_grad():
-        return epochs, (torch.relu(model[1](x)) < 0.01).float().mean().item()
+SEEN = """
+from dataclasses import dataclass
+from pegboard import Classes, Dataset, DataSpec, Resident, Splits, Vector, hookimpl
+
+@dataclass(frozen=True)
+class Seen:
+    pass
+
+def build(config, context):
+    import torch
+    from sklearn.datasets import load_digits
+    digits = load_digits()
+    whole = Resident([torch.tensor(digits.data[:512] / 16).float()], torch.tensor(digits.target[:512]))
+    return Splits(spec=DataSpec((Vector(64),), Classes(10)), train=whole, val=whole)
+
+@hookimpl
+def pegboard_datasets():
+    return [Dataset("seen", Seen, build, spec=lambda config: DataSpec((Vector(64),), Classes(10)))]
+"""  # digits whose training samples validate: their loss is that of the whole net
 
 
 @pytest.mark.catalogue("S3-134")
-def test_dropout_makes_activations_sparser_and_training_longer(mlp: Make, hang: Hang) -> None:
-    digits = load_digits()
-    x, y = torch.tensor(digits.data[:512] / 16).float(), torch.tensor(digits.target[:512])
+def test_dropout_makes_activations_sparser_and_training_longer(tmp_path: Path) -> None:
+    """Runs with the default shares, until the loss of the whole net on what trains it is 0.1."""
+    (tmp_path / "seen.py").write_text(SEEN)
+    local = str(tmp_path / "seen.py")
+    x = torch.tensor(load_digits().data[:512] / 16).float()
+    tricks: tuple[dict[str, Any], ...] = ({}, {"dropout": {"sites": ["input", "hidden"]}})
     plain, dropped = [], []
     for seed in range(3):
-        torch.manual_seed(seed)
-        plain.append(epochs_and_sparsity(mlp(64, 128, 10), x, y))
-        torch.manual_seed(seed)
-        model = mlp(64, 128, 10)
-        hang(model, Dropout(0.2, sites=("input",)), "input_dropout")
-        hang(model, Dropout(0.5))
-        dropped.append(epochs_and_sparsity(model, x, y))
+        for regularizers, found in zip(tricks, (plain, dropped), strict=True):
+            config = {
+                "seed": seed,
+                "data": {"name": "seen", "batch_size": 64},
+                "model": {"name": "mlp", "hidden": [128]},
+                "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9},
+                "regularizers": regularizers,
+                "trainer": {"epochs": 25, "device": "cpu", "diagnose": False},
+                "plugins": {"local": [local]},
+            }
+            done = points.run(config, tmp_path / f"{seed}-{len(regularizers)}")
+            losses = [row["val/loss"] for row in done.history if "val/loss" in row]
+            net = pegboard.load(done, which="last", local=[local])
+            with torch.no_grad():
+                near_zero = (net.body(x) < 0.01).float().mean().item()
+            found.append((next(epoch for epoch, loss in enumerate(losses, 1) if loss <= 0.1), near_zero))
     assert all(after[1] > before[1] + 0.1 for before, after in zip(plain, dropped, strict=True))
     assert 1.3 <= sum(e for e, _ in dropped) / sum(e for e, _ in plain) <= 4

@@ -52,12 +52,17 @@ def test_hangs_on_the_sites_it_is_given_and_nowhere_else(mlp: Make, hang: Hang) 
 
 
 @pytest.mark.catalogue("S3-134")
-def test_the_recommended_shares_are_the_default_and_one_more_entry(mlp: Make, hang: Hang) -> None:
+def test_the_recommended_shares_are_the_default(mlp: Make, hang: Hang) -> None:
     model = mlp(6, 5, 3)
-    hang(model, Dropout(p=0.2, sites=("input",)), "input_dropout")
-    hang(model, Dropout())
+    hang(model, Dropout(sites=("input", "affine", "hidden")))
     shares = {peg.site: [m.p for m in peg.children()] for _, peg in find(model)}
-    assert shares == {"input": [0.2], "affine": [], "hidden": [0.5]}
+    assert shares == {"input": [0.2], "affine": [0.5], "hidden": [0.5]}
+    own = mlp(6, 5, 3)
+    hang(own, Dropout(p=0.3, sites=("input", "hidden")))
+    assert {m.p for _, peg in find(own) for m in peg.children()} == {0.3}
+    image = Peg("input", 3, "NCHW")
+    hung = build(Dropout(form="feature", sites=("input",)), Context()).hang(image)
+    assert isinstance(hung, FeatureDropout) and hung.p == 0.2
 
 
 @pytest.mark.parametrize("form", ["element", "feature"])

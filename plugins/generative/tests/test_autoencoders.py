@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pegboard
+import points
 import pytest
 import torch
 from pegboard import Batch, PegboardError
@@ -207,30 +208,61 @@ def test_codes_get_sparser_with_the_penalty(fit: Fit, curve: Curve) -> None:
     assert shares[0] < shares[1] < shares[2]
 
 
-@pytest.mark.catalogue("T027", "T028")
-def test_two_means_on_a_line() -> None:
-    def means(values: list[float]) -> tuple[list[float], list[int], float]:
-        x = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
-        share = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
-        centres = kmeans(x, share, 2, 5, torch.Generator().manual_seed(0))
-        away, which = (x - centres.T).square().min(1)
-        return sorted(centres.flatten().tolist()), which.tolist(), float(away.sum())
+def means(values: list[float]) -> tuple[list[float], list[int], float]:
+    """The centres of the best two groups of numbers, the group of each number and the cost."""
+    x = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+    share = torch.full((len(x),), 1 / len(x), dtype=torch.float64)
+    centres = kmeans(x, share, 2, 20, torch.Generator().manual_seed(0))
+    away, which = (x - centres.T).square().min(1)
+    return sorted(centres.flatten().tolist()), which.tolist(), float(away.sum())
 
+
+def scatter(x: Tensor) -> float:
+    """The sum of squares around the mean, by pairs and by sums, which are the same."""
+    if not len(x):
+        return 0.0
+    pairs = (x[:, None] - x).square().sum() / (2 * len(x))
+    assert torch.allclose(pairs, x.square().sum() - x.sum() ** 2 / len(x))
+    return float(pairs)
+
+
+@pytest.mark.catalogue("T028")
+def test_two_means_on_a_line_are_the_best_of_all_splits() -> None:
     centres, which, cost = means([1, 2, 10, 11])
     assert centres == pytest.approx([1.5, 10.5]) and cost == pytest.approx(1)
-    assert which[0] == which[1] != which[2] == which[3]  # intervals
-    for a in (-0.5, 0.5):
-        _, which, cost = means([-1, 1, a])
-        assert cost == pytest.approx(0.125)
-        assert which[2] == which[0 if a < 0 else 1]  # whatever its label
-    x = torch.tensor([1.0, 2, 10, 11])
-    pairs = (x[:, None] - x).square().sum() / 8
-    assert pairs == x.square().sum() - x.sum() ** 2 / 4 == 82
+    assert which[0] == which[1] != which[2] == which[3]
+    assert scatter(torch.tensor([1.0, 2, 10, 11])) == 82
     for seed in range(20):
-        points = torch.randn(7, generator=torch.Generator().manual_seed(seed)).tolist()
-        _, which, _ = means(points)
-        ordered = [w for _, w in sorted(zip(points, which, strict=True))]
-        assert sum(a != b for a, b in itertools.pairwise(ordered)) == 1  # clusters are intervals
+        x = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        splits = [torch.tensor(bits, dtype=torch.bool) for bits in itertools.product((0, 1), repeat=7)]
+        costs = torch.tensor([scatter(x[side]) + scatter(x[~side]) for side in splits], dtype=torch.float64)
+        _, which, cost = means(x.tolist())
+        assert cost == pytest.approx(float(costs.min()), abs=1e-12)
+        best = splits[int(costs.argmin())]
+        assert which in (best.int().tolist(), (~best).int().tolist())
+        ordered = [w for _, w in sorted(zip(x.tolist(), which, strict=True))]
+        assert sum(a != b for a, b in itertools.pairwise(ordered)) == 1  # the groups are intervals
+
+
+@pytest.mark.catalogue("T027")
+@pytest.mark.parametrize("a", [-0.5, 0.5])
+def test_three_numbers_fall_into_other_groups_by_distance_than_by_label(a: float, root: Path) -> None:
+    _, which, cost = means([-1, 1, a])
+    assert cost == pytest.approx(0.125)
+    assert which[2] == which[0 if a < 0 else 1]  # whatever its label
+    # By labels the last two belong together: a threshold between -1 and a decides all three.
+    config = points.given(
+        torch.tensor([[-1.0], [1.0], [a]]),
+        torch.tensor([0, 1, 1]),
+        model={"name": "linear", "init": "zeros"},
+        objective={"name": "binary_cross_entropy", "metrics": ["accuracy"]},
+        optimizer={"name": "sgd", "lr": 4.0},
+        trainer={"epochs": 200, "eval_every": 200, "device": "cpu", "diagnose": False},
+    )
+    done = points.run(config, root)
+    head = pegboard.load(done, which="last").head
+    assert done.figures["test/accuracy"] == 1
+    assert head.weight.item() > 0 and -1 < -head.bias.item() / head.weight.item() < a
 
 
 def test_numbers_outside_0_and_1_are_refused_before_training(root: Path) -> None:

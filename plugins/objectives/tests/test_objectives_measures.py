@@ -5,10 +5,13 @@ import math
 import pytest
 import torch
 from pegboard import Batch, Classes, Context, DataSpec, Reference
+from pegboard.config.check import check
 from pegboard.inference import Trained
+from pegboard.planning import read_data
+from pegboard_mlp.kmeans import KmeansReference
 from pegboard_mlp.logistic import LogisticReference
 from pegboard_mlp.modules import LinearModel
-from pegboard_mlp.reference_configs import Logistic
+from pegboard_mlp.reference_configs import Kmeans, Logistic
 from pegboard_objectives import measures, pegboard_objectives
 from points import given, run
 from sklearn.datasets import make_blobs
@@ -189,6 +192,39 @@ def test_disparity_is_the_largest_difference_between_groups():
     group = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2])
     assert measures.disparity(hits, group).item() == pytest.approx(2 / 3 - 1 / 3)
     assert measures.disparity(hits[:3], group[:3]) == 0
+
+
+@pytest.mark.catalogue("T023")
+@pytest.mark.parametrize("seed", range(3))
+def test_two_blobs_without_labels_are_found_again(tmp_path, seed):
+    data = {
+        "name": "blobs",
+        "classes": 2,
+        "samples": 200,
+        "seed": seed,
+        "val": 0,
+        "test": 0,
+        "batch_size": "all",
+    }
+    config = {
+        "data": {**data, "labelled": 0},
+        "model": {"name": "prototypes", "centres": 2},
+        "objective": "clustering",
+        "optimizer": {"name": "sgd", "lr": 0.5},
+        "trainer": {"epochs": 40, "eval_every": 40, "device": "cpu", "diagnose": False},
+        "reference": {"name": "kmeans"},
+    }
+    done = run(config, tmp_path)
+    trained = Trained(done.folder)
+    train = trained.source("train")
+    assert trained.splits.spec.target is None and train.target is None
+    truth = read_data(check({**config, "data": data})).train.target
+    best = KmeansReference(Kmeans(), Context()).solve(trained.model, train.gather(torch.arange(200)))
+    assert done.summary["reference"]["relative"] == pytest.approx(0, abs=1e-4)
+    for model in (best, trained.model):
+        groups = model(train.inputs[0]).argmax(1)
+        table = torch.zeros(2, 2).index_put((truth, groups), torch.ones(200), accumulate=True)
+        assert measures.adjusted_rand_index(table).item() >= 0.95
 
 
 @pytest.mark.catalogue("T023")

@@ -44,7 +44,7 @@ def run(
     }
     config = points.given(x, classes=classes, **base | nodes)
     config["data"] |= {"batch_size": 1, "shuffle": shuffle}
-    return pegboard.train(config, root=folder, quiet=True)
+    return points.run(config, folder)
 
 
 def by_hand(x: Tensor, classes: Tensor, bias: bool, orders: Any) -> tuple[Tensor, list[Tensor]]:
@@ -150,9 +150,30 @@ def test_with_a_bias_the_bound_needs_the_extended_points() -> None:
 
 
 @pytest.mark.catalogue("S4-005")
-def test_on_xor_it_never_ends_by_itself(tmp_path: Path) -> None:
-    done = run(tmp_path, *XOR, epochs=150, shuffle=False)
-    assert done.status == "finished" and done.summary["steps"] == 600
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.sweep) for n in range(1, 20))])
+def test_runs_on_separable_data_end_without_a_mistake(seed: int, tmp_path: Path) -> None:
+    x, classes, _ = separable(seed)
+    done = run(tmp_path, x, classes, epochs=1000, seed=seed)
+    assert done.status == "stopped" and "a pass without a mistake" in done.summary["why"]
+    assert done.summary["steps"] < 1000 * len(x)
+    model = pegboard.load(done, which="last")
+    with torch.no_grad():
+        assert ((model(x)[:, 0] > 0).long() == classes).all()
+
+
+@pytest.mark.catalogue("S4-005")
+def test_one_point_takes_one_update(tmp_path: Path) -> None:
+    done = run(tmp_path, torch.tensor([[3.0, 4.0]]), torch.tensor([1]))
+    assert done.summary["why"] == "optimizer: a pass without a mistake, after 1 update"
+    head = pegboard.load(done, which="last").head
+    assert head.weight.tolist() == [[3, 4]] and head.bias.tolist() == [1]
+
+
+@pytest.mark.catalogue("S4-005")
+@pytest.mark.parametrize("epochs", [150, pytest.param(1000, marks=pytest.mark.sweep)])
+def test_on_xor_it_never_ends_by_itself(tmp_path: Path, epochs: int) -> None:
+    done = run(tmp_path, *XOR, epochs=epochs, shuffle=False)
+    assert done.status == "finished" and done.summary["steps"] == 4 * epochs
     model = pegboard.load(done, which="last")
     assert model.head.weight.tolist() == [[-1, -1]] and model.head.bias.tolist() == [-1]
     assert bound(*XOR, bias=True)["separable"] == 0

@@ -13,10 +13,10 @@ class Dropout:
     """Dropout: zero a random share of units in training, and scale up the rest.
 
     `p` is the share that is dropped. What is kept is divided by `1 - p`, so that nothing is left
-    to do in evaluation. The usual shares are 0.5 for hidden units and 0.2 for inputs.
+    to do in evaluation. Without `p` the shares are the usual ones: 0.2 of the inputs and 0.5 elsewhere.
     """
 
-    p: Annotated[float, Ge(0), Lt(1)] = 0.5  # share dropped
+    p: Annotated[float, Ge(0), Lt(1)] | None = None  # share dropped; null: 0.2 of the inputs, 0.5 elsewhere
     sites: Annotated[tuple[Site, ...], Length(1)] = ("hidden",)  # pegs it hangs on
     form: Literal["element", "feature"] = "element"  # drop single numbers, or whole features of a sample
 

@@ -23,6 +23,9 @@ class FeatureDropout(nn.Dropout):
         return f"p={self.p}, axis={self.axis}"
 
 
+USUAL = {"input": 0.2}  # share dropped where none is given; 0.5 at every other site
+
+
 class DropoutTrick(Trick):
     """Hangs a dropout module on every peg of the sites it is given."""
 
@@ -32,12 +35,13 @@ class DropoutTrick(Trick):
     def hang(self, peg: Peg) -> nn.Module | None:
         if peg.site not in self.config.sites:
             return None
+        p = USUAL.get(peg.site, 0.5) if self.config.p is None else self.config.p
         # A feature of an "NC" tensor is a single number, so both forms are the same there.
         if self.config.form == "element" or peg.layout == "NC":
-            return nn.Dropout(self.config.p)
+            return nn.Dropout(p)
         if "C" not in peg.layout:
             raise PegboardError(
                 f"dropout with form: feature cannot hang on the {peg.site!r} peg: its layout {peg.layout!r} "
                 "has no feature axis (C). Use form: element there, or leave the site out of sites."
             )
-        return FeatureDropout(self.config.p, peg.axis)
+        return FeatureDropout(p, peg.axis)
