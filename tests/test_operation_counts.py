@@ -15,6 +15,7 @@ import torch
 from counting import OPERATIONS, Counted, Counting, apply, dot, flops, multiplications, plain, product
 from pegboard.config.check import check
 from pegboard.planning import Plan, assemble, make_plan
+from pegboard_mlp.modules import Mlp
 from pegboard_mlp.operations import operations
 from torch import Tensor, nn
 
@@ -168,6 +169,21 @@ def test_backpropagation_through_a_chain_is_linear_and_differences_are_quadratic
     assert max(share) / min(share) < 1.1
     differences = [count(n, lambda c: c.differences(1e-6), bias=False) for n in (30, 60, 120)]
     assert [b / a for a, b in pairwise(differences)] == pytest.approx([4, 4], rel=0.05)
+    # Of networks of the framework, what the engine of derivatives does is counted likewise.
+    work = [gradient_work(Mlp(1, [1] * n, 1, "leaky_relu", bias=False, alpha=0.5)) / n for n in (30, 60, 120)]
+    assert max(work) / min(work) < 1.1
+
+
+def gradient_work(model: nn.Module) -> int:
+    """The operations of the loss h^2 of one number and of its gradient by all parameters."""
+    x = torch.full((1, 1), 0.8)
+
+    def run() -> None:
+        torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+
+    counts, unknown = operations(run)
+    assert not unknown
+    return sum(counts.values())
 
 
 @pytest.mark.catalogue("T106")
@@ -182,6 +198,13 @@ def test_doubling_the_layers_doubles_backpropagation_and_quadruples_differences(
     for n in (30, 60):
         assert 1.9 < work[2 * n] / work[n] < 2.1 and 3.8 < tried[2 * n] / tried[n] < 4.2
         assert tried[n] > n * work[n] / 2
+    model = {n: Mlp(1, [1] * n, 1, "leaky_relu", alpha=0.5) for n in (30, 60, 120)}
+    whole = {n: gradient_work(model[n]) for n in model}
+    loss = {n: sum(operations(lambda n=n: model[n](torch.ones(1, 1)).square())[0].values()) for n in model}
+    size = {n: sum(p.numel() for p in model[n].parameters()) for n in model}
+    for n in (30, 60):
+        assert 1.9 < whole[2 * n] / whole[n] < 2.1
+        assert 3.8 < (size[2 * n] + 1) * loss[2 * n] / ((size[n] + 1) * loss[n]) < 4.2  # by differences
 
 
 def two_wide(depth: int) -> tuple[list[Tensor], Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,11 @@ import torch.nn.functional as F
 from calls import count_calls
 from light import loaded
 from pegboard import Context, Peg, PegboardError, Trick
+from pegboard.config.check import check
+from pegboard.engine.precision import choose_precision
+from pegboard.engine.step import link
 from pegboard.pegs import find, infer
+from pegboard.planning import assemble, make_plan
 from pegboard_batchnorm import BatchNorm, build, pegboard_regularizers
 from torch import nn
 
@@ -179,3 +184,57 @@ def test_costs_no_more_python_calls_than_the_module_of_torch(hang: Hang) -> None
     peg, reference, x = Peg("affine", 4), nn.BatchNorm1d(4), torch.randn(8, 4)
     hang(peg)
     assert count_calls(lambda: peg(x)) <= count_calls(lambda: reference(x)) + 5
+
+
+def trained(model: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
+    """A model with batchnorm after steps of gradient descent on the same batches, from given weights."""
+    given = {
+        "data": {"name": "digits", "batch_size": 64},
+        "model": model,
+        "optimizer": {"name": "sgd", "lr": 0.1},
+        "regularizers": {"batchnorm": {}},
+        "trainer": {"device": "cpu", "compile": "off"},
+    }
+    assembly = assemble(make_plan(check(given), read=True), "cpu")
+    if start is not None:
+        left, unknown = assembly.model.load_state_dict(start.state_dict(), strict=False)
+        assert not left and all(name.endswith("bias") for name in unknown)
+    assembly.model.train()
+    update = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu")).update
+    splits = assembly.plan.splits
+    assert splits is not None
+    for step in range(0 if start is None else 20):
+        rows = torch.arange(64 * step, 64 * step + 64) % len(splits.train)
+        update([splits.train.gather(rows)], step)
+    return assembly.model
+
+
+@pytest.mark.catalogue("S3-123")
+@pytest.mark.parametrize(
+    ("model", "without"),
+    [
+        ({"name": "mlp", "hidden": [16, 16]}, {"bias": False, "output_bias": True}),
+        ({"name": "cnn", "channels": [4, 4], "hidden": []}, {"bias": "none"}),
+    ],
+)
+def test_a_model_without_the_biases_before_it_learns_the_same(
+    model: dict[str, Any], without: dict[str, Any]
+) -> None:
+    start = trained(model)
+    whole, less = trained(model, start), trained(model | without, start)
+    gone = dict(start.named_parameters()).keys() - dict(less.named_parameters()).keys()
+    layers = {name.rpartition(".")[0] for name in gone}
+    assert len(gone) == 2 and all(name.endswith(".bias") and "batchnorm" not in name for name in gone)
+    for name in layers:  # the bias before it has stayed where it began, but for rounding
+        moved = whole.get_submodule(name).bias - start.get_submodule(name).bias  # type: ignore[operator]
+        assert moved.abs().max() < 1e-6 < start.get_submodule(name).bias.abs().max()  # type: ignore[union-attr, operator]
+    x = torch.randn(32, 1, 8, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(whole(x), less(x), rtol=1e-4, atol=1e-4)
+        assert (whole(x) - start(x)).abs().max() > 0.1
+        for net in (whole, less):  # with averages over these samples alone
+            for norm in (m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)):
+                norm.momentum = 1.0
+            net(x)
+            net.eval()
+        torch.testing.assert_close(whole(x), less(x), rtol=1e-4, atol=1e-4)

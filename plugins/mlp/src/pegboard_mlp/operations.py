@@ -112,7 +112,7 @@ def operations_of(name: str, given: tuple[Any, ...], out: Any) -> Counts | None:
         return _matrices(name, given, out)
     if name == "convolution_backward":
         return _convolved_back(given)
-    if name == "pow" and given[1] in (2, 3):
+    if name == "pow" and given[1] in (1, 2, 3):
         return {"mul": (given[1] - 1) * out.numel()}
     return _reduced(name, given, out) if name in REDUCED else None
 
