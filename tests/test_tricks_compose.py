@@ -12,7 +12,7 @@ import pegboard
 import pytest
 import torch
 from pegboard.config.check import check
-from pegboard.engine import step
+from pegboard.engine import torch_private
 from pegboard.planning import Assembly, Plan, assemble, make_plan
 from torch import nn
 from torch.nn import functional
@@ -224,7 +224,7 @@ def test_the_printed_trace_is_that_of_a_run(
 
     monkeypatch.setattr(Plan, "explain", lambda plan: "")  # which makes a step of its own
     monkeypatch.setattr(Assembly, "linked", watched)
-    monkeypatch.setattr(step, "_engine_run_backward", told("backward", step._engine_run_backward))
+    monkeypatch.setattr(torch_private, "run_backward", told("backward", torch_private.run_backward))
     handles: list[Any] = [
         register_module_forward_pre_hook(called),
         register_optimizer_step_pre_hook(lambda *args: events.append("update")),

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import FlopCounterMode
 
 from .contracts import Batch
@@ -106,7 +105,8 @@ def _example(plan: Plan) -> Batch:
         batch = source.to("cpu").gather(rows % len(source))
     finally:
         getattr(source, "close", lambda: None)()
-    return Batch(*tree_map_only(Tensor, lambda x: x.to("meta"), tuple(batch._replace(rows=rows))))
+    inputs, *more = batch._replace(rows=rows)
+    return Batch(tuple(x.to("meta") for x in inputs), *(None if x is None else x.to("meta") for x in more))
 
 
 def _by_spec(plan: Plan) -> Batch:
@@ -205,14 +205,15 @@ def _hooks(assembly: Assembly, record: Any) -> Iterator[None]:
 @contextmanager
 def _saved_bytes(model: nn.Module, cost: Cost) -> Iterator[None]:
     """Count what autograd keeps for the backward pass, besides the parameters; parts of one tensor once."""
-    seen = {p.untyped_storage()._cdata for p in (*model.parameters(), *model.buffers())}
-    kept: list[Tensor] = []  # so that no place is given twice
+    own = [t.untyped_storage() for t in (*model.parameters(), *model.buffers())]
+    kept = list(own)  # torch gives the same object as long as there is one
+    seen = set(map(id, own))
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage._cdata not in seen:
-            seen.add(storage._cdata)
-            kept.append(tensor)
+        if id(storage) not in seen:
+            seen.add(id(storage))
+            kept.append(storage)
             cost.saved += storage.nbytes()
         return tensor
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from .contracts import Decoding
 
@@ -105,4 +104,11 @@ def beam_search(step: Step, logits: Tensor, state: Any, how: Decoding, *, end: i
 
 
 def _rows(state: Any, index: Tensor) -> Any:
-    return tree_map(lambda t: t.index_select(0, index) if isinstance(t, Tensor) else t, state)
+    if isinstance(state, Tensor):
+        return state.index_select(0, index)
+    if isinstance(state, dict):
+        return {key: _rows(value, index) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        found = [_rows(value, index) for value in state]
+        return type(state)(*found) if hasattr(state, "_fields") else type(state)(found)
+    return state

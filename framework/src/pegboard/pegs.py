@@ -70,7 +70,9 @@ def find(model: nn.Module) -> Iterator[tuple[str, Peg]]:
 
 def make_way(peg: Peg, module: nn.Module) -> None:
     """Take off the model's own normalisation for another one, which starts with its scales and shifts."""
-    own = peg._modules.pop("norm", None)
+    own = dict(peg.named_children()).get("norm")
+    if own is not None:
+        del peg.norm
     starts = {} if own is None else dict(own.named_parameters())
     with torch.no_grad():
         for name, value in module.named_parameters():

@@ -21,7 +21,7 @@ from .config.report import ConfigError
 from .contracts import RunInfo, Splits, Tracker
 from .data import Unreadable, about, data_warnings, place
 from .ending import finish, picture_samples, report
-from .engine import checkpoint
+from .engine import checkpoint, torch_private
 from .engine.compiler_absent import compiler_absent
 from .engine.evaluate import Halted
 from .engine.graph import tracing
@@ -222,6 +222,8 @@ def carry_out(
     """
     plan = assembly.plan
     assert plan.splits is not None
+    for line in torch_private.gone():
+        console.warn(line)
     for line in about(plan.splits):
         console.say(f"data: {line}")
     for line in data_warnings(plan.splits):

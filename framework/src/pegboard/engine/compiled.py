@@ -22,20 +22,10 @@ from torch import Tensor
 from ..contracts import Batch, Update
 from ..data import Resident
 from ..planning import Assembly
+from . import compile_private
+from .compile_private import differentiable_on_meta, is_compilers, last_reason, unique_graphs
 from .estimate import TIMED, Estimate
-from .graph import (
-    Graph,
-    Unfit,
-    differentiable_on_meta,
-    flat,
-    inductor_options,
-    is_compilers,
-    last_reason,
-    only_traced,
-    reason,
-    tracing,
-    unique_graphs,
-)
+from .graph import Graph, Unfit, flat, inductor_options, only_traced, reason, tracing
 from .precision import Precision
 from .step import Linked
 
@@ -59,7 +49,7 @@ class Compilation:
 
 def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
     """Why a whole step cannot be one graph, as far as it is known without tracing it."""
-    settings, found = assembly.plan.settings, []
+    settings, found = assembly.plan.settings, [line for line in [compile_private.missing_for_steps()] if line]
     splits = assembly.plan.splits
     if splits is not None and getattr(splits.train, "lengths", None) is not None:
         found.append("batches of this data differ in length; data.lengths: pad makes them alike")
@@ -127,6 +117,8 @@ def try_trace(
     assembly: Assembly, linked: Sequence[Linked], turn: Sequence[int], batches: Sequence[Batch]
 ) -> str:
     """Why a step that was made once cannot be traced whole, or "": nothing is compiled, nothing computed."""
+    if why := compile_private.missing_for_trials():
+        return why
     rates = [torch.ones(len(k.optimizer.param_groups), device=assembly.device) for k in assembly.kits]
     sums = [(torch.zeros(1, device=assembly.device),) * 2 for _ in assembly.kits]
     with tracing(), differentiable_on_meta():
@@ -141,7 +133,7 @@ def try_trace(
                 raise
             return reason(error, assembly.plan)
         finally:
-            torch._dynamo.reset()
+            torch.compiler.reset()
     return ""
 
 
@@ -156,7 +148,7 @@ class Graphs:
         sums = list(zip(loop.sums, loop.counts, strict=True))
         if self.assembly.device.startswith("cuda"):
             for tensor in flat([self._kept(), sums]):
-                torch._dynamo.mark_static_address(tensor)
+                compile_private.keep_in_place(tensor)
         trainer = loop.settings.trainer
         options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
         gather = loop.train.gather
@@ -228,8 +220,11 @@ class Compiling:
 
     def begin(self) -> None:
         """Before the first update of a run, or of what is left of it."""
-        found = obstacles(self.loop.assembly, self.loop.precision)
-        if found and self.made.level in ("step", "auto"):
+        lines = compile_private.gone_early() if self.made.level != "off" else []
+        for line in lines:
+            self.loop.watcher.note(f"compile: {line}")
+        whole = self.made.level in ("step", "auto")
+        if whole and (found := obstacles(self.loop.assembly, self.loop.precision)):
             self._less(found[0])
         if self.made.level == "model":
             self._model()
@@ -239,11 +234,15 @@ class Compiling:
 
     def _model(self) -> None:
         """Compile the forward pass alone: as it can be where that was asked for, else only as one graph."""
+        if why := compile_private.missing_for_models():
+            self.made.level = "off"
+            self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
+            return
         self.made.level, self.before, self.seen = "model", unique_graphs(), 0
         model, mode, whole = self.loop.assembly.model, self.trainer.compile_mode, self.made.asked != "model"
 
         def forward(*args: Any, **options: Any) -> Any:  # ours, for torch leaves out what begins in its own
-            return model._call_impl(*args, **options)  # type: ignore[no-untyped-call]
+            return compile_private.call_forward(model, *args, **options)
 
         forward.__code__ = forward.__code__.replace()  # see whole_update
         compiled = torch.compile(forward, mode=None if mode == "default" else mode, fullgraph=whole)
@@ -268,7 +267,7 @@ class Compiling:
                 return forward(*args, **options)
 
         # In place, so that no name in the model changes.
-        model._compiled_call_impl = call
+        compile_private.set_compiled(model, call)
 
     def _less(self, why: str) -> None:
         """Go on with a smaller graph, or none."""
@@ -280,7 +279,8 @@ class Compiling:
         else:
             self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
             self.made.level = "off"
-            self.loop.assembly.model._compiled_call_impl = None
+            if not compile_private.missing_for_models():
+                compile_private.set_compiled(self.loop.assembly.model, None)
 
     def span(self, groups: Sequence[Group], until: int, last: int) -> None:
         """Updates up to a position in the epoch; calls do not depend on `until` and may end after it."""
@@ -351,6 +351,8 @@ class Compiling:
             self.graphs.call(groups, step)
         finally:
             if (made := self.graphs.made) > before:
+                for line in compile_private.gone_late() if not before else ():
+                    loop.watcher.note(f"compile: {line}")
                 self._made(made - before, step, time.monotonic() - started, again=made > len(loop.turns))
         if loop.assembly.device == "cpu":
             loop.check_finite()

@@ -14,18 +14,17 @@ from typing import Any
 
 import torch
 
-NAME = "torch._dynamo"
-MARK = "__dynamo_disable"  # where torch keeps the hidden form of a function
+from .compile_private import ATTRIBUTE, COMPILER, MARK, compiler
 
 
 class _Absent(ModuleType):
     """Stands where the compiler's module will be; whoever wants more of it gets the real one."""
 
     def __init__(self) -> None:
-        super().__init__(NAME)
+        super().__init__(COMPILER)
         self.hidden: list[Callable[..., Any]] = []
-        sys.modules[NAME] = self
-        setattr(torch, "_dynamo", self)  # noqa: B010 the type checker knows another module of that name
+        sys.modules[COMPILER] = self
+        setattr(torch, ATTRIBUTE, self)
 
     def disable(self, function: Callable[..., Any], *args: Any, **options: Any) -> Callable[..., Any]:
         self.hidden.append(function)
@@ -38,16 +37,14 @@ class _Absent(ModuleType):
         if name.startswith("__") and name != "__path__":  # asked of every module by those who look at all
             raise AttributeError(name)
         self.leave()
-        import torch._dynamo
-
-        return getattr(torch._dynamo, name)
+        return getattr(compiler(), name)
 
     def leave(self) -> None:
         """Give the place back; the compiler hides functions by itself once it is imported."""
-        if sys.modules.get(NAME) is self:
-            del sys.modules[NAME]
-        if vars(torch).get("_dynamo") is self:
-            del vars(torch)["_dynamo"]
+        if sys.modules.get(COMPILER) is self:
+            del sys.modules[COMPILER]
+        if vars(torch).get(ATTRIBUTE) is self:
+            del vars(torch)[ATTRIBUTE]
         for function in self.hidden:
             vars(function).pop(MARK, None)
         self.hidden.clear()
@@ -56,7 +53,7 @@ class _Absent(ModuleType):
 @contextmanager
 def compiler_absent() -> Iterator[None]:
     """Inside, torch's compiler is imported only when it is used."""
-    if NAME in sys.modules:
+    if COMPILER in sys.modules:
         yield
         return
     absent = _Absent()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import torch_private
 
 WARM, TIMED = 3, 20  # updates before an estimate, and those that it is made from
 SAVED = 0.75  # of an update is the most that a graph is taken to save
@@ -27,7 +28,7 @@ class Estimate:
     def watch(self, update: Callable[[], None]) -> bool:
         """Make an update that says something about those to come; whether now enough is known."""
         if len(self.times) == WARM:
-            with _Counter() as counter:
+            with torch_private.entered(counter := _Counter()):
                 update()
             self.operations = counter.count
         started = self._clock()
@@ -60,11 +61,11 @@ class Estimate:
         return f"an update took {step * 1e3:.3g} ms without a graph and {seconds * 1e3:.3g} ms with one"
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counter(torch_private.DispatchMode):  # type: ignore[misc]
     """Counts operations on tensors."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..planning import Plan
+from . import compile_private
 
 LIGHT = 2**20  # multiplications in a product, for fewer of which a second thread costs more than it saves
 
@@ -25,17 +26,15 @@ class Unfit(Exception):
 @contextmanager
 def tracing() -> Iterator[None]:
     """Torch's switches for tracing a step, put back afterwards; what was compiled is kept between runs."""
-    import torch._dynamo
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    if os.environ.get("TORCHINDUCTOR_CACHE_DIR", default_cache_dir()) == default_cache_dir():
+    default = compile_private.cache_folder()
+    if default is not None and os.environ.get("TORCHINDUCTOR_CACHE_DIR", default) == default:
         with suppress(OSError, RuntimeError):  # nobody's home, or one that cannot be written: torch's own
             folder = cache_folder()
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     # What draws from numpy's stream is no part of a graph, which would draw from torch's instead.
-    with torch._dynamo.config.patch(trace_autograd_ops=True, use_numpy_random_stream=True):
+    with compile_private.switches(trace_autograd_ops=True, use_numpy_random_stream=True):
         yield
 
 
@@ -59,8 +58,8 @@ class Graph:
         self._slots: list[tuple[int, int]] | None = None  # (place in the graph's inputs, place in ours)
 
     def _compile(self, graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-        from torch._inductor.compile_fx import compile_fx
-
+        if why := compile_private.missing_for_kernels():
+            raise Unfit(why)
         if any(_forgotten(value) for value in inputs):
             raise Unfit(
                 "a tensor of one float64 without axes would not be changed by a graph; give it an axis"
@@ -69,7 +68,7 @@ class Graph:
         assigns = assignments()
         asked = self.plan.settings.trainer.threads  # who names a number gets it
         alone = asked is None and torch.get_num_threads() > 1 and is_light(graph)
-        make = on_one_thread(compile_fx) if alone else compile_fx
+        make = on_one_thread(compile_private.compile_graph) if alone else compile_private.compile_graph
         with _torchs_pooling(inputs):
             try:
                 inner: Any = make(graph, inputs, config_patches=self.options)
@@ -97,7 +96,7 @@ class Graph:
         try:
             results = self._call(*fresh)
         except Exception as error:
-            if not is_compilers(error):
+            if not compile_private.is_compilers(error):
                 raise
             raise Unfit(reason(error, self.plan)) from error
         slots = [(at, i) for at, x in enumerate(self._inputs) for i, t in enumerate(tensors) if x is t]
@@ -154,27 +153,12 @@ def on_one_thread(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[None]:
-    """On the CPU, max pooling by torch's own kernels: those of the compiler take three times as long.
-
-    The compiler's tables are changed and put back; given one of our own it would keep no graphs between runs.
-    """
-    from torch._inductor import decomposition, lowering
-
+    """On the CPU, max pooling by torch's own kernels: those of the compiler take three times as long."""
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
         yield
         return
-    aten, known = torch.ops.aten, cast(dict[Any, Any], lowering.lowerings)
-    taken_apart = decomposition.decompositions
-    fallback = cast(Callable[..., Any], lowering.fallback_handler)
-    pooling = (aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default)
-    before = {op: known[op] for op in pooling if op in known}
-    rules = {op: taken_apart.pop(op) for op in before if op in taken_apart}
-    known.update({op: fallback(op, add_to_fallback_set=False) for op in before})
-    try:
+    with compile_private.torchs_pooling():
         yield
-    finally:
-        known.update(before)
-        taken_apart.update(rules)
 
 
 def _forgotten(value: Any) -> bool:
@@ -198,15 +182,13 @@ def assignments() -> bool:
 
     Other values in Python it must not change: each would make a graph of its own.
     """
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    effects, found = InstructionTranslator.current_tx().output.side_effects, False
-    for item in effects._get_modified_vars():
+    (effects, changed), found = compile_private.side_effects(), False
+    for item in changed:
         changes = effects.store_attr_mutations.get(item, {})
         if item.source is None or set(changes) == {"grad"}:  # made in the step, or put in and taken out again
             continue
         if not changes or not all(value.is_tensor() for value in changes.values()):
-            stack = effects.mutation_user_stacks[item][0]
+            stack = compile_private.stack_of(effects, item)
             frames = "".join(f'\n  File "{frame.filename}", line {frame.lineno}' for frame in stack)
             what = ", ".join(changes) or f"a {item.python_type_name()}"
             raise Unfit(
@@ -224,34 +206,6 @@ def refuse_moves(graph: torch.fx.GraphModule) -> None:
             raise Unfit(
                 f"it gives a tensor other memory (p.data = x) instead of new values (p.copy_(x))\n{places}"
             )
-
-
-@contextmanager
-def differentiable_on_meta() -> Iterator[None]:
-    """Losses and layers with their derivatives on the meta device.
-
-    While torch traces it takes the shapes of some composed operations, `nll_loss` one of them, for kernels of
-    that device, which have no derivative; their parts have one.
-    """
-    from torch._C import DispatchKey
-
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    changed = []
-    for name in torch._C._dispatch_get_all_op_names():
-        if not name.startswith("aten::") or not has_kernel(name, "CompositeImplicitAutograd"):
-            continue
-        packet, _, overload = name.removeprefix("aten::").partition(".")
-        op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-        if op is None or DispatchKey.Meta not in op.py_kernels or DispatchKey.AutogradMeta in op.py_kernels:
-            continue
-        op.py_impl(DispatchKey.AutogradMeta)(op.decompose)
-        changed.append(op)
-    try:
-        yield
-    finally:
-        for op in changed:
-            del op.py_kernels[DispatchKey.AutogradMeta]
-            op._dispatch_cache.clear()
 
 
 def only_traced(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
@@ -273,35 +227,10 @@ def inductor_options(mode: str, device: str, together: int) -> dict[str, Any]:
         "cpp_wrapper": device == "cpu" and together > 1,
     }
     if mode != "default":
-        import torch._inductor
-
-        options |= torch._inductor.list_mode_options(mode)
+        options |= compile_private.mode_options(mode)
     if device.startswith("cuda"):
         options["triton.cudagraphs"] = True
     return options
-
-
-def is_compilers(error: Exception) -> bool:
-    """Whether it was the compiler that gave up, before anything was computed."""
-    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
-    from torch._inductor.exc import CppCompileError, InductorError, InvalidCxxCompiler
-
-    kinds = (
-        TorchDynamoException | FailOnRecompileLimitHit | InductorError | CppCompileError | InvalidCxxCompiler
-    )
-    return isinstance(error, kinds)
-
-
-def last_reason() -> str:
-    """Why torch made its last graph again, in one line."""
-    metrics = torch._dynamo.utils.get_compilation_metrics()
-    said = (getattr(metrics[-1], "recompile_reason", None) if metrics else None) or "no reason given"
-    return str(said).splitlines()[0]
-
-
-def unique_graphs() -> int:
-    """Graphs that torch has made in this process."""
-    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
 def reason(error: Exception, plan: Plan) -> str:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import PegboardError
+from . import torch_private
 
 
 class NotFinite(PegboardError):
@@ -53,10 +54,10 @@ class Guard:
         """Whether this update must not be applied; in mode "stop" that ends the run."""
         numbers = [loss, *[g for g in grads if g is not None]]
         try:
-            torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
+            torch_private.check_finite_(numbers, self.found, self.one)
         except RuntimeError:  # it writes, and takes only dense real numbers that lie apart
             numbers = [_dense(t) for t in numbers]
-            torch._amp_foreach_non_finite_check_and_unscale_(numbers, self.found, self.one)
+            torch_private.check_finite_(numbers, self.found, self.one)
         if not self.reads:
             self.clean += self.found == 0
             return False
@@ -94,9 +95,9 @@ class Guard:
     def shrink(self, tensors: list[Tensor], factor: float) -> None:
         """Multiply weights by a factor, unless the update that it belongs to is refused."""
         if self.reads:
-            torch._foreach_mul_(tensors, factor)
+            torch_private.foreach_mul_(tensors, factor)
         else:
-            torch._foreach_mul_(tensors, torch.where(self.found == 0, factor, 1.0))
+            torch_private.foreach_mul_(tensors, torch.where(self.found == 0, factor, 1.0))
 
     def begin(self, step: int) -> None:
         """Count clean updates from this step on."""

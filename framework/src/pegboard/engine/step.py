@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import _engine_run_backward
 
 from ..contracts import Batch, Update
 from ..errors import PegboardError
 from ..planning import Assembly, PlayerKit
+from . import torch_private
 from .guard import Guard
 from .precision import Precision
 
@@ -146,8 +146,8 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
     guard = None
     if scaler is None:  # a scaler looks for itself
         guard = Guard(kit.player.name, kit.player.parameters, optimizer, assembly.device, mode)
-    shrink = torch._foreach_mul_ if guard is None else guard.shrink
-    average = torch._foreach_lerp_
+    shrink = torch_private.foreach_mul_ if guard is None else guard.shrink
+    average = torch_private.foreach_lerp_
     if watch is not None:
         shrink, average = watch("decay", shrink), watch("average", average)
         if guard is not None:
@@ -185,7 +185,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
             scaler.update()
         for p in params:
             p.grad = None
-        if lean and direct is None and kit.functional is not None and not _hooked(optimizer):
+        if lean and direct is None and kit.functional is not None and not torch_private.is_hooked(optimizer):
             direct = kit.functional(optimizer, False)
 
     # An update that a scaler leaves out must leave no trace; where nothing else acts, it sees to that itself.
@@ -211,7 +211,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
                 for p in () if lean else params:
                     p.grad = None
                 return loss
-            if overflows and _overflowed(scaler, optimizer):
+            if overflows and torch_private.overflowed(scaler, optimizer):  # type: ignore[arg-type]
                 scaler.update()  # type: ignore[union-attr]
                 for p in params:
                     p.grad = None
@@ -237,7 +237,7 @@ def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch 
             if share is not None:
                 loss = loss * share
             found = torch.autograd.grad(loss, params)
-            grads = torch._foreach_add(grads, found) if grads else list(found)  # type: ignore[assignment]
+            grads = torch_private.foreach_add(grads, found) if grads else list(found)
             total = loss.detach() if total is None else total + loss.detach()
         assert total is not None
         if edit_grads:
@@ -282,7 +282,7 @@ def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequ
             "edits the loss, has to take the mean over samples"
         )
     seed = torch.ones_like(loss)
-    return _engine_run_backward((loss,), (seed,), False, False, params, True, accumulate_grad=keep)
+    return torch_private.run_backward((loss,), (seed,), False, False, params, True, accumulate_grad=keep)  # type: ignore[no-any-return]
 
 
 def clip_norm(grads: Grads, bound: float) -> Grads:
@@ -313,17 +313,6 @@ def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _place(groups: Sequence[dict[str, Any]], group: dict[str, Any]) -> int:
     return next(i for i, g in enumerate(groups) if g is group)
-
-
-def _hooked(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether somebody wants to be told of its steps."""
-    return bool(optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
-
-
-def _overflowed(scaler: torch.amp.GradScaler | None, optimizer: torch.optim.Optimizer) -> bool:
-    """Whether unscaling the gradients found one that is not finite; waits for the device."""
-    assert scaler is not None
-    return any(bool(found) for found in scaler._found_inf_per_device(optimizer).values())
 
 
 def _state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:

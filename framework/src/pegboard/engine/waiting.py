@@ -9,7 +9,7 @@ most of these fail there; what it would let pass is looked for in every operatio
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from traceback import walk_tb
@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from ..errors import PegboardError, no_numbers
 from ..planning import Assembly, Plan, PlayerKit, overrides
 from ..registry import Entry
 from ..regularizer import ROLES
+from . import torch_private
+from .torch_private import schema
 
 READS = "reads numbers from the device", "keep them there as tensors: torch.where instead of if"
 SHAPES = "needs a shape that depends on numbers", "keep index tensors, or multiply by the mask"
@@ -39,17 +39,17 @@ STRAY = (
 )
 SAID = {"same device": STRAY, "item() cannot be called on meta": READS}  # how torch says it
 
-HOST_ONLY = ("aten::_pack_padded_sequence", "aten::tensor_split")  # take some arguments on the CPU by design
+HOST_ONLY = (torch_private.PACK, "aten::tensor_split")  # take some arguments on the CPU by design
 TELLING = ("__repr__", "__format__", "numpy", "__array__")  # show numbers, and on meta nothing
 MAKING = ("tensor", "as_tensor", "asarray", "new_tensor")  # make tensors of what is in Python
 # Kernels that read what they made, as their documentation or source says.
 READING = (
-    *("_linalg_check_errors", "_linalg_svd", "_linalg_eigh", "linalg_eig", "linalg_pinv"),
-    *("linalg_matrix_exp", "cholesky"),
+    *torch_private.CHECKS,
+    *("linalg_eig", "linalg_pinv", "linalg_matrix_exp", "cholesky"),
     *("embedding_renorm_", "masked_scatter_backward"),
 )
 ALIKE = ("where", "clamp", "clamp_")  # elementwise, and a number on the CPU is copied or refused
-INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
+INDEXING = ("index", "index_put", "index_put_", torch_private.PUT)
 META = torch.device("meta")
 OURS = tuple(f"{folder}/" for folder in (Path(__file__).parents[1], Path(torch.__file__).parent))
 
@@ -65,33 +65,29 @@ class Waits(BaseException):
         self.fix = why[1]
 
 
-class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Looking(torch_private.SeenMode):  # type: ignore[misc]
     """Raises where an operation on meta tensors would wait for a device, were they on one.
 
     Copies from the host count only once the step is `steady`: to make a tensor once is no harm.
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.steady = False
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # to be hidden from the compiler would load it
 
     def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         tensors = list(_tensors((args, kwargs)))
         if any(t.is_meta for t in tensors):
             self._look(call, args, kwargs, tensors)
-        elif call is torch.ops.aten._to_copy.default and torch.device(kwargs.get("device") or "cpu") == META:
+        elif schema(call).name == torch_private.COPY and torch.device(kwargs.get("device") or "cpu") == META:
             self._copied(kwargs.get("non_blocking", False), "to")
         return call(*args, **kwargs)
 
     def _look(self, call: Any, args: Any, kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
-        name = call._schema.name
+        name = schema(call).name
         short = name.removeprefix("aten::")
-        if call is torch.ops.aten._to_copy.default:
+        if name == torch_private.COPY:
             if torch.device(kwargs.get("device") or META) != META:
                 raise Waits(READS, "a copy to the CPU")
         elif short == "copy_":
@@ -99,7 +95,7 @@ class Looking(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Waits(READS, "a copy to the CPU")
             if not args[1].is_meta:
                 self._copied(args[2] if len(args) > 2 else kwargs.get("non_blocking", False), "copy_")
-        elif short == "_local_scalar_dense":
+        elif short == torch_private.READ:
             raise Waits(READS, "item, float, int, bool or if")
         elif short in READING or torch.Tag.data_dependent_output in call.tags or _reads(call, args, kwargs):
             raise Waits(READS, short)
@@ -159,7 +155,7 @@ class _Calls(TorchFunctionMode):
 def looking() -> Iterator[Looking]:
     """Whatever would wait for a device raises `Waits` in here."""
     operations = Looking()
-    with _Calls(operations), operations:
+    with _Calls(operations), torch_private.watching(operations):
         yield operations
 
 
@@ -174,11 +170,23 @@ def _tensors(values: Any) -> Iterator[Tensor]:
         yield from _tensors(list(values.values()))
 
 
+def _mapped(change: Callable[[Tensor], Tensor], values: Any) -> Any:
+    """Nested containers with all their tensors changed."""
+    if isinstance(values, Tensor):
+        return change(values)
+    if isinstance(values, list | tuple):
+        found = [_mapped(change, value) for value in values]
+        return type(values)(*found) if hasattr(values, "_fields") else type(values)(found)
+    if isinstance(values, dict):
+        return type(values)({key: _mapped(change, value) for key, value in values.items()})
+    return values
+
+
 def _reads(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a kernel that need not read numbers does so with these arguments."""
-    names = [argument.name for argument in call._schema.arguments]
+    names = [argument.name for argument in schema(call).arguments]
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    match call._schema.name.removeprefix("aten::"):
+    match schema(call).name.removeprefix("aten::"):
         case "masked_fill" | "masked_fill_":
             return any(t.is_meta for t in _tensors(given["value"]))
         case "linspace" | "logspace":
@@ -194,7 +202,7 @@ def _reads(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 def _written(call: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
     """The tensors that an operation changes in place."""
-    for at, argument in enumerate(call._schema.arguments if call._schema.is_mutable else ()):
+    for at, argument in enumerate(schema(call).arguments if schema(call).is_mutable else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield from _tensors(args[at] if at < len(args) else kwargs.get(argument.name))
 
@@ -238,7 +246,7 @@ def leave_behind(model: nn.Module) -> None:
     for module in model.modules():
         for name, value in vars(module).items():
             if any(left(t) is not t for t in _tensors(value)):
-                vars(module)[name] = tree_map_only(Tensor, left, value)
+                vars(module)[name] = _mapped(left, value)
     model.to(META)  # some see to theirs by themselves
 
 

@@ -1,0 +1,242 @@
+"""Private names of torch stand in one file for the core and one for the compiler; a run does without each."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pegboard
+import pytest
+import torch
+from pegboard.engine import compile_private, torch_private
+from pegboard.engine.torch_private import Private
+from pegboard.testing.runs import lean
+from safetensors.torch import load_file
+from sandbox import ROOT
+
+CORE = ROOT / "framework" / "src" / "pegboard"
+HOMES = ("torch_private.py", "compile_private.py")
+# The table that `nn.Module` is made of: to ask it for its children costs an empty peg two calls more.
+ALLOWED = {"pegs.py": "self._modules"}
+LESS = {name.path for name in (*compile_private.STEPS, compile_private.KERNELS, *compile_private.MODEL)}
+CONFIG: dict[str, Any] = {
+    "seed": 1,
+    "data": {"name": "iris", "batch_size": 16},
+    "model": {"name": "mlp", "hidden": [8]},
+    "optimizer": {"name": "adamw", "lr": 0.01},
+    "regularizers": {"weight_decay": {"value": 0.1}},
+    "trainer": {"steps": 6, "accumulate": 2, "ema": 0.9, "clip": 1.0, "device": "cpu", "log_every": 1},
+}
+QUICK = compile_private.STEPS[0]  # the one that every change is tried without
+Outcome = tuple[dict[str, torch.Tensor], list[Any], str, dict[str, Any]]
+Without = Callable[[Private], None]
+
+
+def outcome(folder: Path, quiet: bool = True, **trainer: Any) -> Outcome:
+    """Weights, losses, plan and summary of a short run."""
+    given = {**CONFIG, "trainer": CONFIG["trainer"] | trainer}
+    run = pegboard.train(given, root=folder, quiet=quiet)
+    weights = load_file(run.folder / "checkpoints" / "last" / "model.safetensors")
+    rows = [{k: v for k, v in row.items() if "loss" in k} for row in run.history]
+    return weights, rows, (run.folder / "plan.txt").read_text(), dict(run.summary)
+
+
+def assert_alike(one: Outcome, two: Outcome, *, exact: bool) -> None:
+    assert one[0].keys() == two[0].keys()
+    for key, value in one[0].items():
+        assert torch.equal(value, two[0][key]) if exact else torch.allclose(value, two[0][key], atol=1e-5)
+    if exact:
+        assert one[1] == two[1]
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Without]:
+    """Takes a name away from what the core looks up."""
+    find = torch_private.find
+
+    def take(name: Private) -> None:
+        monkeypatch.setattr(torch_private, "find", lambda path: None if path == name.path else find(path))
+        torch_private.bind()
+
+    yield take
+    monkeypatch.undo()
+    torch_private.bind()
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are traced whole and linked as graphs, and left uncompiled: a second instead of ten."""
+    torch.compiler.reset()
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda graph, inputs, **options: graph)
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    folder = tmp_path_factory.mktemp("eager")
+    return {precision: outcome(folder, precision=precision) for precision in ("fp32", "fp16")}
+
+
+@pytest.mark.parametrize("name", (*torch_private.NAMES, *compile_private.NAMES), ids=lambda name: name.path)
+def test_every_name_is_there_in_the_torch_that_is_tested(name: Private) -> None:
+    assert torch_private.find(name.path) is not None
+    assert torch_private.gone([name]) == []
+
+
+@pytest.mark.parametrize("name", torch_private.NAMES, ids=lambda name: name.path)
+def test_a_run_without_a_name_ends_with_the_same_bits_and_says_so(
+    name: Private,
+    eager: dict[str, Outcome],
+    without: Without,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    without(name)
+    precision = "fp16" if "Scaler" in name.path else "fp32"
+    found = outcome(tmp_path, precision=precision)
+    assert_alike(found, eager[precision], exact=True)
+    assert f"has no {name.path}: {name.without}" in " ".join(capsys.readouterr().err.split())
+    if "dispatch" not in name.path and "schema" not in name.path:
+        assert found[2] == eager[precision][2]  # the plan
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, id=name.path, marks=() if name is QUICK else pytest.mark.sweep)
+        for name in compile_private.NAMES
+    ],
+)
+def test_a_compiled_run_without_a_name_ends_where_an_eager_one_does(
+    name: Private,
+    eager: dict[str, Outcome],
+    without: Without,
+    uncompiled: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    without(name)
+    level = "model" if name in compile_private.MODEL else "step"
+    with lean():
+        found = outcome(tmp_path, quiet=False, compile=level)
+    assert_alike(found, eager["fp32"], exact=False)
+    compilation = found[3]["compiled"]
+    assert compilation["level"] == (
+        "step" if name.path not in LESS else "off" if level == "model" else "model"
+    )
+    captured = capsys.readouterr()
+    said = " ".join((captured.out + captured.err).split())
+    assert f"has no {name.path}: {name.without}" in said
+
+
+def is_private(part: str) -> bool:
+    return part.startswith("_") and not part.startswith("__")
+
+
+# Where private names are: what a dotted name, an import, a method or a name for getattr may mean.
+OWNERS = (
+    torch,
+    torch.Tensor,
+    torch.nn.Module,
+    torch.nn.Module(),
+    torch.optim.Optimizer,
+    torch.optim.SGD([torch.zeros(1)]),
+    torch.amp.GradScaler,
+    torch.UntypedStorage,
+    torch.ops.aten.add.Tensor,
+    torch.fx.GraphModule,
+    torch.autograd,
+)
+PRIVATE = {
+    name
+    for owner in OWNERS
+    for name in (*dir(owner), *getattr(owner, "__annotations__", ()), "_should_skip_dynamo")
+    if name.startswith("_") and not name.startswith("__")
+}
+# Methods that torch calls where a class has them.
+OVERRIDDEN = {name for name in dir(torch.nn.Module) if is_private(name)} | {"_should_skip_dynamo"}
+LOOKUPS = ("getattr", "hasattr", "setattr", "delattr", "attrgetter", "methodcaller", "import_module")
+
+
+def chain(node: ast.expr) -> list[str]:
+    """The parts of a dotted name; what is not a name stands as ""."""
+    if isinstance(node, ast.Attribute):
+        return [*chain(node.value), node.attr]
+    return [node.id if isinstance(node, ast.Name) else ""]
+
+
+def private_names(source: str) -> Iterator[tuple[int, str]]:
+    """Underscored names of torch that a module uses, with their lines."""
+    tree = ast.parse(source)
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module)) if module.split(".")[0] == "torch":
+                full = [f"{module}.{name.name}" for name in node.names]
+                yield from ((node.lineno, name) for name in full if any(map(is_private, name.split("."))))
+            case ast.Import():
+                full = [name.name for name in node.names if name.name.startswith("torch.")]
+                yield from ((node.lineno, name) for name in full if any(map(is_private, name.split("."))))
+            case ast.Attribute(attr=attr) if is_private(attr):
+                parts = chain(node)
+                if parts[0] == "torch" or (attr in PRIVATE and attr not in own):
+                    yield node.lineno, ".".join(parts)
+            case ast.Attribute():
+                parts = chain(node)
+                if parts[0] == "torch" and any(map(is_private, parts)):
+                    yield node.lineno, ".".join(parts)
+            case ast.FunctionDef(name=name) if name in OVERRIDDEN:
+                yield node.lineno, name
+            case ast.Call(func=func) if chain(func)[-1] in LOOKUPS:
+                words = [
+                    a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)
+                ]
+                yield from ((node.lineno, word) for word in words if word in PRIVATE)
+            case ast.Subscript(slice=ast.Constant(value=str(word))) if word in PRIVATE:
+                yield node.lineno, word
+            case ast.Constant(value=str(word)) if word.startswith("torch.") and " " not in word:
+                if any(map(is_private, word.split("."))):
+                    yield node.lineno, word
+
+
+def test_the_core_uses_private_names_of_torch_in_their_files_alone() -> None:
+    found = {
+        f"{path.relative_to(CORE)}:{line}: {name}"
+        for path in sorted(CORE.rglob("*.py"))
+        if path.name not in HOMES
+        for line, name in private_names(path.read_text("utf-8"))
+        if ALLOWED.get(path.name) != name
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from torch._C import DispatchKey",
+        "import torch._dynamo",
+        "torch._foreach_mul_(x, 2)",
+        "x = torch._C._nn.cross_entropy_loss",
+        "model._modules.pop('norm')",
+        "getattr(optimizer, '_optimizer_step_pre_hooks', None)",
+        "vars(module)['_parameters']",
+        "name = 'torch._inductor.lowering'",
+        "def _should_skip_dynamo(cls): return False",
+    ],
+)
+def test_a_private_name_is_found_however_it_is_written(line: str) -> None:
+    assert list(private_names(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torch.add(x, 1)", "self._rows(x)", "batch._replace(rows=None)", "x.__dict__", "hasattr(x, '_fields')"],
+)
+def test_other_names_are_not_taken_for_private_ones_of_torch(line: str) -> None:
+    assert not list(private_names(line))
