@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .specs import DataSpec, Masked, Series, Span, Spec, Tokens
+from .specs import DataSpec, Masked, Series, Span, Spec, Tokens, Values
 
 Decode = Callable[[Tensor], list[str]]
 Read = Callable[[int, Tensor], list[str]]  # the number of an input, and symbols of it
@@ -47,6 +47,8 @@ def worded(
             cells = [row[:end] for row, end in zip(cells, ends, strict=True)]
         if asked is not None and column.shape[:2] == asked.shape:
             cells = [row[of[: len(row)]] for row, of in zip(cells, asked.cpu(), strict=True)]
+        if key == "target" and isinstance(spec.target, Values):
+            cells = list(spec.target.invert(column.cpu()))
         if read is not None and isinstance(spec.target, Masked) and key == "symbols":
             found[key] = [read(0, cell.unsqueeze(0))[0] for cell in cells]
         elif key not in ("class", "target"):

@@ -52,6 +52,11 @@ class Batch(NamedTuple):
 Update = Callable[["Sequence[Tensor]", "Sequence[float | Tensor]"], None]
 
 
+Columns = Mapping[str, Sequence[Any]]
+# (asked, answers) -> the table of answers, as `Splits.table` says.
+ToTable = Callable[[str | Columns, Mapping[str, list[Any]]], Mapping[str, list[Any]]]
+
+
 class Source(Protocol):
     """The samples of one split.
 
@@ -100,6 +105,12 @@ class Splits:
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
     # The first input of samples -> what it was before it was scaled; pictures between 0 and 1.
     invert: Callable[[Tensor], Tensor] | None = None
+    # What was asked, columns as for `encode` or the name of a split, and columns of answers, one for each
+    # sample -> a table for people, as a row for each step of a forecast. None: the answers are the table.
+    table: ToTable | None = None
+    # What a rule without learning answers, by its name and by split: outputs as a model's, (samples, ...).
+    # The figures of a run stand beside theirs, and a run that ends behind the best of them says so.
+    baselines: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     # What `encode` and `decode` need to know, as a trained tokenizer: written to the folder data/ of the run,
     # from which the record's `restore` makes them again without the data.
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -117,6 +128,7 @@ class Codec(NamedTuple):
     decode_input: Callable[[int, Tensor], list[str]] | None = None
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
     invert: Callable[[Tensor], Tensor] | None = None
+    table: ToTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
-"""Whether a trained model underfits, overfits or is fine, judged by its losses, with the rule in words."""
+"""Whether a trained model underfits, overfits, is behind a rule without learning, or is fine, and why."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ from torch import Tensor
 from .contracts import Batch, Objective
 
 UNDERFIT = 0.2  # share of the loss of a constant answer that the loss on the training split may keep
+BEHIND = 0.1  # share by which an error may exceed that of the best rule without learning
 OVERFIT = 0.1  # share of it by which the loss on held-out samples may exceed that on the training split
 MOST = 10_000  # training samples that are measured where they are read from disk
 NUMBERS = 1_000_000  # outputs of a constant answer that are compared with targets at a time
 
 Figures = Mapping[str, float]
-Verdict = Literal["underfits", "overfits", "fine"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Diagnosis:
     """The gap between seen and held-out samples, and what it means."""
 
     gap: float | None  # loss on held-out samples above that on the training split
-    verdict: Verdict | None
+    verdict: str | None  # underfits, overfits, behind the rule that it names, or fine
     rule: str  # why, in words and numbers
 
     def __str__(self) -> str:
@@ -54,6 +54,56 @@ def diagnose(figures: Mapping[str, Figures], constant: float | str) -> Diagnosis
         return Diagnosis(gap, "overfits", f"{beside}, more than {OVERFIT:.0%} of {scale}")
     beside = f"{split} loss {held_out:.4g} exceeds it by at most {OVERFIT:.0%}"
     return Diagnosis(gap, "fine", f"{small}, and {beside}, of {scale}")
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An error of a model as a share of that of rules without learning, on the same samples."""
+
+    figure: str  # split/name of the error
+    value: float
+    rules: Mapping[str, float]  # the same figure of each
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """The model's error over that of each rule."""
+        return {name: self.value / other if other else math.inf for name, other in self.rules.items()}
+
+    @property
+    def behind(self) -> str | None:
+        """The best rule, where the model is clearly behind it."""
+        best = min(self.rules, key=self.rules.__getitem__)
+        return best if not self.value <= (1 + BEHIND) * self.rules[best] else None
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{ratio:.3g} of {name}" for name, ratio in self.ratios.items())
+        return f"{self.figure} is {self.value:.4g}: {shares}"
+
+    def judge(self, judged: Diagnosis) -> Diagnosis:
+        """The verdict of a model that is behind says so first."""
+        name = self.behind
+        if name is None:
+            return judged
+        ratio, other = self.ratios[name], self.rules[name]
+        rule = f"{self.figure} {self.value:.4g} is {ratio:.3g} times that of {name} ({other:.4g})"
+        more = (
+            f"; besides, it {judged.verdict}: {judged.rule}"
+            if judged.verdict in ("underfits", "overfits")
+            else ""
+        )
+        return replace(judged, verdict=f"behind {name}", rule=rule + more)
+
+
+def beside(figures: Mapping[str, Figures], rules: Mapping[str, Mapping[str, Figures]]) -> Beside | None:
+    """The error on test, or val, beside that of each rule; the mean absolute one where it is measured."""
+    for split in ("test", "val"):
+        there = {name: of[split] for name, of in rules.items() if split in of}
+        if split in figures and there:
+            error = "mae" if all("mae" in one for one in (figures[split], *there.values())) else "loss"
+            return Beside(
+                f"{split}/{error}", figures[split][error], {n: of[error] for n, of in there.items()}
+            )
+    return None
 
 
 @dataclass

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from .answers import worded
 from .contracts import Objective, Probe, Reference, Table
-from .data import epoch_order
-from .diagnosis import MOST, Answers, Diagnosis, diagnose
+from .data import Resident, epoch_order, known_target
+from .diagnosis import MOST, Answers, Diagnosis, beside, diagnose
 from .engine import checkpoint
 from .engine.evaluate import Halted, collect, eval_mode, evaluate, on_cpu, reading_order
 from .engine.loop import Loop
@@ -63,15 +63,23 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if loop.settings.trainer.diagnose:
         judged, train, measured = _judge(loop, figures)
         figures = {**train, **figures}
+    rules = _baselines(loop, list(figures), console)
+    compared = beside(figures, rules)
+    if compared is not None and judged is not None:
+        judged = compared.judge(judged)
     reference = _beside(loop, list(figures), console) if loop.settings.reference is not None else None
     probed, failed = _probed(loop, following)
     if why:
         console.say(f"stopped early by {why}")
-    _show(loop, console, figures, reference or {})
+    _show(loop, console, figures, reference or {}, rules)
     if probed:
         console.table("probes", ["figure", "value"], list(probed.items()))
     if judged is not None:
         console.say(judged_lines(judged))
+    if compared is not None:
+        console.say(f"baselines   {compared}")
+        if compared.behind is not None:
+            console.warn(f"the run ends behind {compared.behind}: {compared}")
     if measured is not None:
         size = len(loop.splits.train)
         console.say(f"measured    {measured:,} of the {size:,} training samples, drawn by the seed")
@@ -89,6 +97,9 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         summary["failed_probes"] = failed
     if judged is not None:
         summary["diagnosis"] = asdict(judged) | ({} if measured is None else {"samples": measured})
+    if compared is not None:
+        shown = {name: _flat(of) for name, of in rules.items()}
+        summary["baselines"] = {"figures": shown, "figure": compared.figure, "ratios": compared.ratios}
     return summary | ({} if reference is None else {"reference": reference})
 
 
@@ -201,6 +212,29 @@ def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, An
     return found
 
 
+def _baselines(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, dict[str, dict[str, float]]]:
+    """For each rule without learning that the data set has, its figures by split."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    a = loop.assembly
+    for name, by_split in loop.splits.baselines.items():
+        for split in splits:
+            target, weight = known_target(getattr(loop.splits, split))
+            if split not in by_split or target is None:
+                continue
+            try:  # the rule's outputs take the place of a model's
+                answers = Resident([by_split[split]], target.cpu(), None if weight is None else weight.cpu())
+                found.setdefault(name, {})[split] = evaluate(
+                    nn.Identity(), a.objective, loop.metrics, answers.to(a.device), loop.eval_batch, a.device,
+                    loop.precision, lambda: loop.halt, seed=loop.settings.seed,
+                )  # fmt: skip
+            except Halted:
+                raise
+            except Exception as error:  # the run itself is whole, and says so
+                console.warn(f"{name} cannot be measured by this objective: {_told(error)}")
+                break
+    return found
+
+
 def _told(error: Exception) -> str:
     """An error in one line; of a message for people all lines, as the last say what helps."""
     what = str(error) if isinstance(error, PegboardError) else repr(error).split("\n")[0]
@@ -239,15 +273,21 @@ def _flat(figures: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def _show(
-    loop: Loop, console: Console, figures: Mapping[str, Mapping[str, float]], reference: Mapping[str, Any]
+    loop: Loop,
+    console: Console,
+    figures: Mapping[str, Mapping[str, float]],
+    reference: Mapping[str, Any],
+    rules: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> None:
-    """The table of all figures, below them those of the optimum."""
+    """The table of all figures, below them those of rules without learning and of the optimum."""
     progress = loop.progress
     title = f"best checkpoint, step {progress.best_step} of {progress.step}, by {loop.monitor}"
     if progress.best is None:
         title = f"last checkpoint, step {progress.step}"
     names, best = ["loss", *loop.metrics], reference.get("figures", {})
     rows = [[split, *(found[name] for name in names)] for split, found in figures.items()]
+    for rule, by_split in rules.items():
+        rows += [[f"{s}, {rule}", *(by_split[s][name] for name in names)] for s in figures if s in by_split]
     if best:
         rows += [[f"{split}, optimum", *(best[f"{split}/{name}"] for name in names)] for split in figures]
     console.table(title, ["split", *names], rows)

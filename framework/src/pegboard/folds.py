@@ -143,6 +143,8 @@ def summarize(folder: Path, count: int) -> dict[str, Any]:
     }
     if all("diagnosis" in one for one in found):
         summary["diagnosis"] = asdict(judge([one["diagnosis"] for one in found]))
+    if all("baselines" in one for one in found):
+        summary["baselines"] = _baselines([one["baselines"] for one in found], summary["figures"])
     if all("gap" in one.get("reference", {}) for one in found):
         summary["reference"] = _beside([one["reference"] for one in found])
     return summary
@@ -166,6 +168,22 @@ def judge(found: Sequence[Mapping[str, Any]]) -> Diagnosis:
         return Diagnosis(gap, verdict, f"in {times} of {len(found)} folds{others}")
     said = ", ".join(f"{one or 'no verdict'} in {n}" for one, n in counts)
     return Diagnosis(gap, None, f"{said} of {len(found)} folds")
+
+
+def _baselines(found: Sequence[Mapping[str, Any]], figures: Mapping[str, float]) -> dict[str, Any]:
+    """Rules without learning: the means of their figures, and the model's mean error as a share of theirs."""
+    shared = [name for name in found[0]["figures"] if all(name in one["figures"] for one in found)]
+    means = {
+        name: {
+            figure: of["mean"] for figure, of in _described([one["figures"][name] for one in found]).items()
+        }
+        for name in shared
+    }
+    figure = str(found[0]["figure"])
+    ratios = {
+        n: figures[figure] / of[figure] for n, of in means.items() if figure in figures and of.get(figure)
+    }
+    return {"figures": means, "figure": figure, "ratios": ratios}
 
 
 def _beside(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -210,6 +228,7 @@ def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
     names = sorted(found, key=split_place)
     rows = [[name, found[name]["mean"], found[name]["std"], *found[name]["interval"]] for name in names]
     columns = ["figure", "mean", "std", "from", "to"]
+    baselines = summary.get("baselines", {})
     if reference:
         columns.append("optimum")
         rows = [[*row, reference["figures"].get(row[0], "")] for row in rows]
@@ -217,6 +236,9 @@ def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
     console.table(title, columns, rows)
     if "diagnosis" in summary:
         console.say(judged_lines(Diagnosis(**summary["diagnosis"])))
+    if baselines:
+        shares = ", ".join(f"{ratio:.3g} of {name}" for name, ratio in baselines["ratios"].items())
+        console.say(f"baselines   mean {baselines['figure']}: {shares}")
     if reference:
         console.say(reference_line(reference))
     console.say(f"run folder  {folder}")

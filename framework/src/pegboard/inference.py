@@ -120,8 +120,16 @@ class Trained:
         if splits.encode is None:
             return None
         return Codec(
-            splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked, splits.invert
-        )
+            splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked, splits.invert,
+            splits.table,
+        )  # fmt: skip
+
+    def table(
+        self, asked: str | Mapping[str, Sequence[Any]], answers: Mapping[str, list[Any]]
+    ) -> Mapping[str, list[Any]]:
+        """Answers to a split or to the rows of a table, as the data set has them written for people."""
+        to_table = self.splits.table if isinstance(asked, str) else self._reads().table
+        return answers if to_table is None else to_table(asked, answers)
 
     @property
     def translates(self) -> bool:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib import metadata
+from math import isfinite
 from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
@@ -219,7 +220,8 @@ def _check_values(cls: SpecType, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         number = isinstance(value, int) and (-1 if ours else -MOST) <= value < MOST
         words = isinstance(value, tuple) and all(isinstance(v, str) for v in value)
-        if value is not None and not number and not words and (ours or isinstance(value, int)):
+        units = isinstance(value, tuple) and all(isinstance(v, float) and isfinite(v) for v in value)
+        if value is not None and not (number or words or units) and (ours or isinstance(value, int)):
             raise ValueError(f"{name} of {cls.__name__} is {value!r:.40}")
 
 

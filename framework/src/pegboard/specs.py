@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-_UNSHOWN = ("names", "begin", "end", "padded")  # fields that tell a person little
+_UNSHOWN = ("names", "begin", "end", "padded", "shift", "scale")  # fields that tell a person little
 _NODES, _EDGES = 4, 8  # of every graph of an example, a ring
 
 
@@ -338,10 +338,27 @@ class Labels(Spec):
 
 @dataclass(frozen=True)
 class Values(Spec):
-    """Real numbers to predict: a float tensor (batch, features)."""
+    """Real numbers to predict: a float tensor (batch, features).
+
+    Where they were scaled, `shift` and `scale` of each feature say what they were: metrics and predictions
+    are in the units of the data, and losses in those of the tensor.
+    """
 
     features: int | None = None
     names: tuple[str, ...] = ()
+    shift: tuple[float, ...] = ()  # of each feature, of none where the numbers are as in the data
+    scale: tuple[float, ...] = ()
+
+    def invert(self, values: torch.Tensor) -> torch.Tensor:
+        """Numbers (..., features) in the units of the data."""
+        if not self.scale:
+            return values
+        import torch
+
+        shift, scale = (
+            torch.tensor(one, dtype=values.dtype, device=values.device) for one in (self.shift, self.scale)
+        )
+        return values * scale + shift
 
     @property
     def size(self) -> int | None:

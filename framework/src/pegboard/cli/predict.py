@@ -75,7 +75,8 @@ def _answers(
     if table is not None or not (paths or args.text):
         source = trained.source(args.split) if table is None else trained.encode(table, paths[0])
         with working(len(source), "sample") as advance:
-            return trained.predict(source, how, advance)
+            found = trained.predict(source, how, advance)
+        return dict(trained.table(args.split if table is None else table, found))
     inputs = trained.plan.spec.inputs
     kind = "picture" if paths and inputs and isinstance(inputs[0], Image) else "text"
     try:

@@ -89,6 +89,7 @@ def _heading(run: Contents) -> Iterator[str]:
     if judged.get("rule"):
         verdict = str(judged.get("verdict") or "no verdict")
         kind = verdict if verdict in ("underfits", "overfits", "fine") else ""
+        kind = "underfits" if verdict.startswith("behind") else kind
         yield f'<p class="verdict {kind}"><b>{escape(verdict)}</b>{escape(str(judged["rule"]))}</p>'
 
 
@@ -98,7 +99,9 @@ def _figures(run: Contents) -> Iterator[str]:
     spread = _mapping(run.summary.get("statistics"))
     if figures:
         yield f"<h2>Figures{', means over the folds' if spread else ''}</h2>"
-        yield _by_split(figures, best, _mapping(_mapping(run.environment.get("data")).get("samples")))
+        rules = _mapping(_mapping(run.summary.get("baselines")).get("figures"))
+        others = {f", {name}": _mapping(of) for name, of in rules.items()} | {", optimum": best}
+        yield _by_split(figures, others, _mapping(_mapping(run.environment.get("data")).get("samples")))
     yield from _probes(figures, _mapping(run.summary.get("failed_probes")))
     if isinstance(gap := judged.get("gap"), float):
         yield f"<p>generalisation gap: {number(gap)} of loss between held-out and training samples</p>"
@@ -131,15 +134,17 @@ def _spread(name: str, of: Mapping[str, Any]) -> list[Any]:
 SPLITS = {"train": "train (training)", "val": "val (validation)", "test": "test"}
 
 
-def _by_split(figures: Mapping[str, Any], best: Mapping[str, Any], samples: Mapping[str, Any]) -> str:
-    """A row for each split, with its samples, and one for the optimum on it."""
+def _by_split(
+    figures: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]], samples: Mapping[str, Any]
+) -> str:
+    """A row for each split, with its samples, and one for each rule without learning and for the optimum."""
     splits = [s for s in SPLITS if any(key.startswith(f"{s}/") for key in figures)]
     names = list(dict.fromkeys(key.partition("/")[2] for key in figures if key.partition("/")[0] in splits))
     rows = [
         [SPLITS[split] + what, samples.get(split, ""), *(found.get(f"{split}/{name}", "") for name in names)]
-        for what, found in (("", figures), (", optimum", best))
+        for what, found in (("", figures), *others.items())
         for split in splits
-        if found
+        if any(key.startswith(f"{split}/") for key in found)
     ]
     return _table(["split", "samples", *names], rows)
 

@@ -36,6 +36,7 @@ from .options import (
     check_polynomial,
 )
 from .remembering_options import remembering_parts
+from .seasons_options import seasons_part
 from .study_parts import study_parts, study_probes
 
 __all__ = [
@@ -139,6 +140,7 @@ def pegboard_datasets() -> list[Dataset[Any]]:
         *study_parts(),
         copying_part(),
         *remembering_parts(),
+        seasons_part(),
         Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table, restore=_restore),
     ]
     # All are cut by `splitting.cut` or by stretches.

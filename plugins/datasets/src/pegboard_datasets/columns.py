@@ -10,12 +10,14 @@ from torch import Tensor
 from .encoders import Encoder, ImageEncoder, TextEncoder
 from .reading import Columns
 from .saved import Find, Form, Keep
+from .series_encoder import SeriesEncoder
 from .vectors import VectorEncoder
 
-KINDS: Mapping[str, type[ImageEncoder | TextEncoder | VectorEncoder]] = {
+KINDS: Mapping[str, type[ImageEncoder | TextEncoder | VectorEncoder | SeriesEncoder]] = {
     "image": ImageEncoder,
     "text": TextEncoder,
     "vector": VectorEncoder,
+    "series": SeriesEncoder,
 }
 
 

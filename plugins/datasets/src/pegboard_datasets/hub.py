@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
+import torch
 from pegboard import DataSpec, Splits
 from torch import Tensor
 
 from .assembly import Samples, make_splits
 from .columns import ColumnForm
 from .encoders import Encoder, ImageEncoder, TextEncoder
+from .forecasting import forecast_splits
 from .hub_checks import misplaced
-from .hub_options import HELD, PAD, Hub, Input, columns_of, input_names, target_columns, target_of
+from .hub_options import (
+    HELD,
+    PAD,
+    Hub,
+    Input,
+    columns_of,
+    input_names,
+    layout,
+    series_of,
+    target_columns,
+    target_of,
+)
 from .language import language_splits
 from .loading import Loaded, choose, load, pooled
 from .mistakes import mistake
 from .pretraining import pretraining_splits
+from .reading import Columns
 from .rows import Rows
-from .saved import given_vocabulary
+from .saved import Form, given_vocabulary
 from .sentences import sentence_splits
+from .series_encoder import SeriesEncoder, nested, varies
+from .series_form import KeyedForm
+from .series_options import FILE, keys_of
+from .series_steps import sample_rows
 from .splitting import cut, sample_order
 from .streaming import Reader, decoded_size, fits, memory_note, stream_splits
 from .targets import ClassTarget, LabelTarget, TargetEncoder, ValueTarget, target_kind
@@ -43,7 +63,8 @@ def build(config: Hub, fold: tuple[int, int] | None = None, seed: int = 0) -> Sp
     The `seed` decides what is hidden for pretraining, and nothing else.
     """
     loaded = load(config)
-    return replace(_splits(config, loaded, fold, seed), warnings=loaded.warnings)
+    splits = _splits(config, loaded, fold, seed)
+    return replace(splits, warnings=(*loaded.warnings, *splits.warnings))
 
 
 def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int) -> Splits:
@@ -51,8 +72,15 @@ def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int
     if fold is not None and val is not None:
         train, val = pooled(train, val), None
     columns, target = columns_of(config), target_of(config)
+    if target.kind == "forecast":
+        for rows in filter(None, (train, val, test)):
+            rows.need([*columns, *series_of(config).known, *target_columns(target)])
+        return forecast_splits(config, loaded, (train, val, test), fold)
+    if layout(config) == "steps":
+        train, val, test = (None if rows is None else _keyed(config, rows) for rows in (train, val, test))
+        assert train is not None
     for rows in filter(None, (train, val, test)):
-        rows.need([*columns, *target_columns(target)])
+        rows.need([*(n for n, o in columns.items() if not o.columns), *target_columns(target)])
     if target.kind == "next":
         return language_splits(config, loaded, train, val, test, fold)
     if target.kind == "masked":
@@ -90,6 +118,8 @@ def _input_kind(rows: Rows, name: str, options: Input) -> str:
     kind = options.kind
     if kind == "auto":
         found = rows.type(name)
+        if found == "list" and (rows.listed != "rows" or nested(rows, name) or varies(rows, name)):
+            return _checked(options, "series", name)
         if found not in KINDS:
             raise mistake(
                 f"column {name!r} of split {rows.split!r} holds {rows.shown_type(name)}",
@@ -97,6 +127,14 @@ def _input_kind(rows: Rows, name: str, options: Input) -> str:
             )
         return _checked(options, KINDS[found], name)
     return kind
+
+
+def _keyed(config: Hub, rows: Rows) -> Rows:
+    """A row for each series of a table of steps."""
+    columns = columns_of(config)
+    steps = [name for name, options in columns.items() if options.kind in ("auto", "series")]
+    others = [*(name for name in columns if name not in steps), *target_columns(target_of(config))]
+    return sample_rows(rows, series_of(config), steps, others)
 
 
 def _checked(options: Input, kind: str, name: str) -> str:
@@ -152,39 +190,89 @@ def _encode(
     count = sum(len(rows) for rows in chosen.values() if rows is not None)
     size = count * decoded_size(train, kinds, columns, loaded.folder)
     hold = fits(config.memory, size)
-    encoders = _encoders(config, loaded, train, kinds, hold)
-    form = ColumnForm([*encoders.values()], [*columns])
+    encoders = _encoders(config, loaded, chosen, kinds, hold)
+    read = [name for of, options in columns.items() for name in _read_of(encoders, of, options)]
+    form: Form = ColumnForm([*encoders.values()], read)
+    if layout(config) == "steps":
+        steps = [name for name, kind in kinds.items() if kind == "series"]
+        form = KeyedForm(form, series_of(config), steps, [name for name in columns if name not in steps])
     statistics = {name: e.notes() for name, e in encoders.items()}
     asked = None if target is None else target.spec
     spec = DataSpec(tuple(e.spec for e in encoders.values()), asked, tuple(encoders))
-    notes = {
+    notes: dict[str, Any] = {
         "source": loaded.source,
         "licence": loaded.licence,
         "memory": memory_note(config.memory, size),
         "statistics": {**statistics, **({} if target is None else {"target": target.notes()})},
     }
     there = {split: rows for split, rows in chosen.items() if rows is not None}
+    more = form.fields()
+    names = keys_of(series_of(config)) if layout(config) == "steps" else (FILE,)
+    if layout(config) != "rows":
+        more["table"] = partial(_named, form, there, names)
+    if flat := _flat_lists(train, kinds):
+        notes["about"] = flat
     if not hold:
-        read = [*columns, *target_columns(target_of(config))]
+        read = [*read, *target_columns(target_of(config))]
         readers = {split: Reader(rows, [*encoders.values()], target, read) for split, rows in there.items()}
-        return stream_splits(spec, readers, **form.fields(), notes=notes)
+        return stream_splits(spec, readers, **more, notes=notes)
     samples = {}
     for split, rows in there.items():
         inputs = [e.rows(rows) if e.train is None else e.train for e in encoders.values()]
         samples[split] = Samples(tuple(inputs), None if target is None else target.rows(rows))
         for encoder in encoders.values():
             encoder.train = None  # the splits hold it from here on
-    return make_splits(spec, samples, **form.fields(), notes=notes)
+    return make_splits(spec, samples, **more, notes=notes)
+
+
+def _named(
+    form: Form,
+    there: dict[str, Rows],
+    names: tuple[str, ...],
+    asked: str | Columns,
+    answers: Mapping[str, list[Any]],
+) -> Mapping[str, list[Any]]:
+    """Answers beside the key or the file of each sample."""
+    if isinstance(asked, str):
+        return {**{name: there[asked].values(name) for name in names}, **answers}
+    return form.table(asked, answers) if form.tables else answers
+
+
+def _flat_lists(train: Rows, kinds: dict[str, str]) -> str:
+    """What to say of lists that are read as vectors, and may be meant as series."""
+    found = []
+    for name, kind in kinds.items():
+        if kind == "numbers" and train.type(name) == "list":
+            width = train.take(torch.arange(1)).numbers(name).shape[1]
+            found.append(
+                f"column {name!r} is read as a vector of {width} numbers; kind: series reads its steps"
+            )
+    return "\n".join(found)
+
+
+def _read_of(encoders: dict[str, Encoder], name: str, options: Input) -> tuple[str, ...]:
+    """The columns of the source that an input column means."""
+    if not options.columns:
+        return (name,)
+    channels = next(e.channels for e in encoders.values() if isinstance(e, SeriesEncoder))
+    return channels[name]
 
 
 def _encoders(
-    config: Hub, loaded: Loaded, train: Rows, kinds: dict[str, str], hold: bool
+    config: Hub, loaded: Loaded, chosen: dict[str, Rows | None], kinds: dict[str, str], hold: bool
 ) -> dict[str, Encoder]:
     """What has learned to make each input; training rows that were read for it are kept where they fit."""
     columns, encoders = columns_of(config), dict[str, Encoder]()
+    train, others = chosen["train"], [r for s, r in chosen.items() if s != "train" and r is not None]
+    assert train is not None
+    channels = {name: columns[name] for name, kind in kinds.items() if kind == "series"}
+    series = next(iter(channels)) if len(channels) == 1 else "series"
     joined = {name: kind for name, kind in kinds.items() if kind in ("numbers", "category")}
     for name in input_names(config, kinds):
-        if kinds.get(name) == "image":
+        if channels and name == series:
+            missing = series_of(config).missing
+            encoders[name] = SeriesEncoder.fit(train, others, channels, config.normalize, missing, hold)
+        elif kinds.get(name) == "image":
             encoders[name] = ImageEncoder.fit(
                 train, name, columns[name], config.normalize, loaded.folder, hold
             )

@@ -19,6 +19,8 @@ from .hub_options import (
     Input,
     Target,
     columns_of,
+    forecasts,
+    layout,
     local_files,
     looks_local,
     target_columns,
@@ -27,11 +29,15 @@ from .hub_options import (
     text_inputs,
 )
 from .options import check_cut
+from .series_options import check_series
 
 HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 OUTSIDE = re.compile(r"[/~\\]|.*(://|(^|[/\\])\.\.([/\\]|$))")  # leads out of the folder it is below
 SYMBOLS = ("tokens", "vocab", "lowercase", "unknown")  # fields that say what a symbol is
-BELONGS = {"size": "image", "channels": "image"}  # every other field of an input belongs to text
+# The kinds that a field of an input belongs to; every other belongs to text alone.
+BELONGS = {
+    "size": ("image",), "channels": ("image",), "columns": ("series",), "length": ("text", "series"),
+}  # fmt: skip
 SHORTEST = 5  # two symbols and their three marks
 
 
@@ -54,9 +60,10 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
         yield Problem(f"a target of {target.kind} has no labels to hide", "labelled", "1, or kind: classes")
     if names and target.kind == "none":
         yield Problem("kind none predicts nothing", "target.column", "no column, or another kind")
-    if len(names) > 1 and target.kind not in ("values", "labels", "span"):
-        yield Problem(f"{len(names)} columns as one target", "target.kind", "values or labels")
-    for name in sorted(set(names) & set(columns)):
+    if len(names) > 1 and target.kind not in ("values", "labels", "span", "forecast"):
+        yield Problem(f"{len(names)} columns as one target", "target.kind", "values, labels or forecast")
+    yield from _check_series(config)
+    for name in () if target.kind == "forecast" else sorted(set(names) & set(columns)):
         yield Problem(f"column {name!r} is both an input and the target", "target.column", "another column")
     yield from _check_target_fields(target)
     if text_inputs(config):
@@ -64,12 +71,29 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
     yield from _check_vocabulary(config)
 
 
+def _check_series(config: Hub) -> Iterator[Problem]:
+    columns, targets = columns_of(config), target_columns(target_of(config))
+    told = forecasts(config)
+    if told or config.series is not None:
+        yield from check_series(config.series, told, layout(config), tuple(columns), targets)
+    for name, options in columns.items():
+        if told and options.kind not in ("auto", "series"):
+            yield Problem(f"a forecast reads no {options.kind}", f"{_place(config, name)}.kind", "series")
+        if options.columns and options.kind != "series":
+            where = f"{_place(config, name)}.kind"
+            yield Problem("columns of a wide table are the steps of a series", where, "series")
+        if options.columns and layout(config) != "rows":
+            where = f"{_place(config, name)}.columns"
+            yield Problem("columns are steps where a row is a series", where, "layout: rows")
+
+
 def misplaced(options: Input, kind: str) -> Iterator[Problem]:
     """Fields that mean nothing for a column of this kind, and values that cannot go together."""
     for f in fields(Input):
-        owner = BELONGS.get(f.name, "text")
-        if kind not in ("auto", owner) and f.name != "kind" and getattr(options, f.name) != f.default:
-            yield Problem(f"{f.name} means nothing for a column of {kind}", f.name, f"only with {owner}")
+        owners = BELONGS.get(f.name, ("text",))
+        if kind not in ("auto", *owners) and f.name != "kind" and getattr(options, f.name) != f.default:
+            only = " or ".join(owners)
+            yield Problem(f"{f.name} means nothing for a column of {kind}", f.name, f"only with {only}")
     if kind in ("auto", "text"):
         yield from _check_symbols(options)
 
@@ -99,6 +123,9 @@ def _check_path(config: Hub) -> Iterator[Problem]:
         )
     elif not found and (not HUB_ID.fullmatch(config.path) or OUTSIDE.match(config.path)):
         yield Problem(f"{config.path!r} is no hub id", "path", "owner/name, or a local path")
+    elif layout(config) == "files":
+        if found and not (len(found) == 1 and os.path.isdir(found[0])):
+            yield Problem(f"one file a sample, but {config.path!r} is no folder", "path", "a folder of files")
     elif found and not all(os.path.isdir(f) or Path(f).suffix in READERS for f in found):
         yield Problem(f"no reader for {config.path!r}", "path", f"a folder, or files in {', '.join(READERS)}")
     if found and config.revision is not None:

@@ -17,6 +17,7 @@ from pegboard import (
     Labels,
     Length,
     Masked,
+    Series,
     Span,
     Spec,
     Tokens,
@@ -24,10 +25,14 @@ from pegboard import (
     Vector,
 )
 
+from . import series_options
 from .options import ClassCut, ValueCut
+from .series_options import layout_of
 
-InputKind = Literal["auto", "image", "numbers", "category", "text"]
-TargetKind = Literal["auto", "classes", "labels", "values", "next", "text", "tags", "span", "masked", "none"]
+InputKind = Literal["auto", "image", "numbers", "category", "text", "series"]
+TargetKind = Literal[
+    "auto", "classes", "labels", "values", "forecast", "next", "text", "tags", "span", "masked", "none"
+]
 Memory = Literal["auto", "always", "never"]
 Pixels = Annotated[int, Ge(1)]
 Quoting = Literal["auto", "none", "standard"]
@@ -59,7 +64,8 @@ class Input:
     channels: Literal[1, 3] | None = None  # image: 1 grey, 3 colour; None as the first picture
     tokens: Symbols = "words"  # text: what a symbol is; the last three are trained tokenizers
     vocab: Annotated[int, Ge(2)] | None = None  # text: most symbols; None: all, or 8192 of a tokenizer
-    length: Annotated[int, Ge(1)] | None = None  # text: symbols in a sample; None: the longest in training
+    length: Annotated[int, Ge(1)] | None = None  # text, series: most symbols or steps; None: the longest
+    columns: str | tuple[str, ...] = ()  # series: its steps in a wide table, as t0..t149, t* or a list
     lowercase: bool = False  # text: before anything else
     unknown: bool = True  # text: a symbol for what training never showed; false makes it an error
 
@@ -69,7 +75,7 @@ class Target:
     """What the model predicts."""
 
     column: str | tuple[str, ...] = ()  # one, or several values or 0/1 labels; none for next, masked, none
-    kind: TargetKind = "auto"  # auto goes by the column's own type; next is the text shifted by one
+    kind: TargetKind = "auto"  # auto goes by the column's own type; forecast is of the steps to come
     tokens: Symbols | None = None  # text: what a symbol is; None: as in the input
     vocab: Annotated[int, Ge(2)] | None = None  # text: most symbols; None: as in the input
     length: Annotated[int, Ge(2)] | None = None  # text: symbols in a sample; None: the longest in training
@@ -102,6 +108,7 @@ class Hub(ClassCut, ValueCut):
     revision: str | None = None  # branch, tag or commit of a hub data set
     files: dict[str, str] = field(default_factory=dict)  # split -> file or pattern below path
     splits: SplitNames = field(default_factory=SplitNames)  # which splits of the source serve
+    series: series_options.Series | None = None  # how rows become series, and forecasts of them
     eval_limit: Annotated[int, Ge(1)] | None = None  # samples kept of val and of test
     marked: bool = False  # text: <cls> first and <sep> after it; two columns are joined, with segments
     vocabulary: str | None = None  # folder of a run whose symbols serve, instead of new ones
@@ -141,12 +148,41 @@ def local_files(path: str) -> list[str]:
     return [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
 
 
+def forecasts(config: Hub) -> bool:
+    """Whether the target is the steps to come."""
+    return target_of(config).kind == "forecast"
+
+
+def layout(config: Hub) -> str:
+    """What a row of the source is: a sample (rows), a step of one, or each file is a sample."""
+    return layout_of(config.series, forecasts(config), config.path)
+
+
+def series_of(config: Hub) -> series_options.Series:
+    """How rows become series."""
+    return config.series or series_options.Series()
+
+
 def input_names(config: Hub, kinds: dict[str, str]) -> tuple[str, ...]:
-    """Names of the model's inputs: a vector stands where its first column stands."""
+    """Names of the model's inputs: a vector, or a series, stands where its first column stands."""
+    channels = [name for name in kinds if kinds[name] == "series"]
+    if channels:
+        whole = channels[0] if len(channels) == 1 else "series"
+        renamed = {whole if name in channels else name: kind for name, kind in kinds.items()}
+        if any(kind != "series" for kind in kinds.values()):
+            plain = {name: kind for name, kind in kinds.items() if name not in channels}
+            vector = dict(zip(plain, _joined_names(plain), strict=True))
+            return tuple(dict.fromkeys(vector.get(name, name) for name in renamed))
+        return tuple(renamed)
+    return tuple(dict.fromkeys(_joined_names(kinds)))
+
+
+def _joined_names(kinds: dict[str, str]) -> tuple[str, ...]:
+    """For each column the input that it belongs to."""
     joined = [name for name in kinds if kinds[name] in ("numbers", "category")]
     taken = "features" in kinds and "features" not in joined
     vector = joined[0] if len(joined) == 1 else ("numbers" if taken else "features")
-    return tuple(dict.fromkeys(vector if name in joined else name for name in kinds))
+    return tuple(vector if name in joined else name for name in kinds)
 
 
 def text_inputs(config: Hub) -> bool:
@@ -182,6 +218,10 @@ def hub_spec(config: Hub) -> DataSpec | None:
     kinds: dict[str, str] = {name: c.kind for name, c in columns.items()}
     if text_inputs(config):
         kinds = dict.fromkeys(kinds, "text")
+    if forecasts(config):
+        return forecast_spec(config)
+    if layout(config) != "rows":
+        kinds = {name: "series" if kind == "auto" else kind for name, kind in kinds.items()}
     if "auto" in kinds.values() or target.kind == "auto":
         return None
     if text_inputs(config) and target.kind != "next":
@@ -190,7 +230,10 @@ def hub_spec(config: Hub) -> DataSpec | None:
     for name in input_names(config, kinds):
         options = columns.get(name, Input())
         height, width = options.size or (None, None)
-        match kinds.get(name, "numbers"):
+        whole = "series" if name == "series" and "series" in kinds.values() else "numbers"
+        match kinds.get(name, whole):
+            case "series":
+                specs.append(Series(None, None))
             case "image":
                 specs.append(Image(options.channels, height, width))
             case "text" if target.kind == "next":
@@ -202,6 +245,24 @@ def hub_spec(config: Hub) -> DataSpec | None:
                 specs.append(Vector(None))
     asked = None if target.kind == "none" else _plain_target(target.kind) or specs[0]
     return DataSpec(tuple(specs), asked, input_names(config, kinds))
+
+
+def forecast_spec(config: Hub) -> DataSpec | None:
+    """Windows of the inputs and the steps to come; sizes follow from the config."""
+    series, targets = series_of(config), target_columns(target_of(config))
+    if series.window is None:
+        return None
+    values = [name for name in columns_of(config) if name not in series.known]
+    features = len(values) * (2 if series.missing == "mask" else 1) + len(series.known)
+    length = series.window + (series.horizon if series.known else 0)
+    read = Series(length, features + (1 if series.known else 0))
+    return DataSpec((read,), Values(series.horizon * len(targets), answer_names(config)), ("window",))
+
+
+def answer_names(config: Hub) -> tuple[str, ...]:
+    """Names of the numbers of a forecast: all columns of the first step to come, then of the next."""
+    series, targets = series_of(config), target_columns(target_of(config))
+    return tuple(f"{name}+{ahead}" for ahead in range(1, series.horizon + 1) for name in targets)
 
 
 def number_of(symbol: str, symbols: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from .hub_options import READERS, Hub, local_files, looks_local
+from .hub_options import READERS, Hub, layout, local_files, looks_local
 from .mistakes import mistake, nearest, unknown
 from .quoting import SEPARATORS, UNQUOTED, Quotes, quotes_in, told
 from .quoting import choose as choose_quoting
@@ -49,6 +49,13 @@ class Loaded:
 def load(config: Hub) -> Loaded:
     """Load what the config names; nothing is downloaded where it stands in the mirror or is local."""
     files = local_files(config.path)
+    if layout(config) == "files":
+        if not (len(files) == 1 and os.path.isdir(files[0])):
+            raise mistake(f"there is no folder {config.path!r}", "a folder in which each file is a sample")
+        from .series_files import read_folder
+
+        splits, warnings = read_folder(Path(files[0]), config)
+        return Loaded(splits, config.path, "not stated", Path(files[0]), tuple(warnings))
     if files and not (len(files) == 1 and os.path.isdir(files[0])):
         return _read_files({"train": files}, config, Path(files[0]).parent)
     if files:

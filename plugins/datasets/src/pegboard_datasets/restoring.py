@@ -7,13 +7,18 @@ from pathlib import Path
 from pegboard import Codec
 
 from .columns import ColumnForm
+from .forecasting import ForecastForm
 from .hub_options import Hub
 from .language import LanguageForm
 from .marked import MarkedForm
 from .saved import Form, Saved
+from .series_form import KeyedForm
 from .translation import TranslationForm
 
-FORMS = {form.name: form for form in (ColumnForm, LanguageForm, MarkedForm, TranslationForm)}
+FORMS = {
+    form.name: form
+    for form in (ColumnForm, ForecastForm, KeyedForm, LanguageForm, MarkedForm, TranslationForm)
+}
 
 
 def restore(config: Hub, folder: Path) -> Codec:

@@ -89,13 +89,16 @@ class Rows:
         self._table = Table(data) if table is None else table
         self._read: dict[str, pyarrow.Array] = {}
         self.files = self._table.mapped.files
+        self.listed = "rows"  # what was made of one: a row, or a list of `steps` or of a file
 
     def __len__(self) -> int:
         return len(self.data) if self.index is None else len(self.index)
 
     def take(self, index: Tensor) -> Rows:
         """The rows with these numbers."""
-        return Rows(self.data, self.split, index if self.index is None else self.index[index], self._table)
+        found = Rows(self.data, self.split, index if self.index is None else self.index[index], self._table)
+        found.listed = self.listed
+        return found
 
     def read(self, names: tuple[str, ...]) -> Rows:
         """These rows, with some columns read at once instead of each when it is asked for."""

@@ -29,7 +29,8 @@ class Form:
     columns: tuple[str, ...]  # that it reads
     writes = False  # whether symbols of the target become a text
     asks = False  # whether an answer for every step counts at some of them alone
-    texts: Mapping[int, Vocabulary]  # of the inputs that are text, by number
+    tables = False  # whether answers become rows of another table
+    texts: Mapping[int, Vocabulary] = {}
 
     def encode(self, table: Columns) -> tuple[Tensor, ...]:
         """The inputs for the rows of a table."""
@@ -46,6 +47,10 @@ class Form:
 
     def asked(self, table: Columns) -> Tensor:
         """Where in the rows of a table answers count, (rows, length)."""
+        raise NotImplementedError
+
+    def table(self, asked: str | Columns, answers: Mapping[str, list[Any]]) -> Mapping[str, list[Any]]:
+        """Answers to the rows of a table, or to a split, as a table for people."""
         raise NotImplementedError
 
     @property
@@ -67,6 +72,7 @@ class Form:
             self.decode_input if self.texts else None,
             self.asked if self.asks else None,
             self.invert,
+            self.table if self.tables else None,
         )
 
     def fields(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from .images import read_pixels
 from .mapped import trim
 from .mistakes import mistake
 from .rows import Rows
+from .series_reading import series_size
 from .targets import TargetEncoder
 
 ALWAYS_HELD = 2**30  # bytes that are held in memory on any machine
@@ -84,6 +85,8 @@ def decoded_size(train: Rows, kinds: Mapping[str, str], columns: Mapping[str, In
             looked = train.take(torch.arange(min(len(train), LOOKED_AT))).values(name)
             mean = math.ceil(sum(map(len, map(str, looked))) / len(looked))  # characters, more than symbols
             total += 8 * min(mean, options.length or mean)
+        elif kind == "series":
+            total += 4 * series_size(train, name, options)
         elif kind == "category":
             total += 4 * len(train.class_names(name) or ("one",))
         else:

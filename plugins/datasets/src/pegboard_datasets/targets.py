@@ -129,7 +129,12 @@ class ValueTarget:
 
     @property
     def spec(self) -> Spec:
-        return Values(self._width, self._columns if len(self._columns) == self._width else ())
+        names = self._columns if len(self._columns) == self._width else ()
+        if self._scaler.how == "none":
+            return Values(self._width, names)
+        units = (self._scaler.shift, self._scaler.scale)
+        shift, scale = (tuple(of.double().expand(self._width).tolist()) for of in units)
+        return Values(self._width, names, shift, scale)
 
     def rows(self, rows: Rows) -> Tensor:
         return self._scaler(self._read(rows))

@@ -147,15 +147,20 @@ def label_set(chosen: Sequence[str], labels: int) -> dict[str, Metric]:
     return {name: made[name] for name in chosen}
 
 
-def regression(chosen: Sequence[str], p: float) -> dict[str, Metric]:
-    """Metrics of real values (batch, features) or (batch, steps, features); nan is not known."""
+def regression(
+    chosen: Sequence[str], p: float, units: Callable[[Tensor], Tensor] = lambda y: y
+) -> dict[str, Metric]:
+    """Metrics of real values (batch, features) or (batch, steps, features); nan is not known.
+
+    `units` gives back what values were before they were scaled.
+    """
 
     def precise(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # Sums of squares cancel; MPS has nothing finer than single precision.
         dtype = torch.float32 if output.device.type == "mps" else torch.float64
         rows = target.shape[0] * (target.shape[1] if target.dim() == 3 else 1)
-        values = target.to(dtype).reshape(rows, -1)
-        return output.to(dtype).reshape(rows, -1), values, ~values.isnan()
+        values = units(target.to(dtype)).reshape(rows, -1)
+        return units(output.to(dtype)).reshape(rows, -1), values, ~values.isnan()
 
     def errors(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         output, target, known = precise(output, target)

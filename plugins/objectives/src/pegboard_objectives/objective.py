@@ -223,16 +223,19 @@ class Regression(Supervised):
         self.p, self.missing = p, missing
         self.whole = whole  # the loss is one number a sample, not one a value
         self.chosen = tuple(metrics if metrics is not None else USUAL_OF_VALUES)
+        # Values that were scaled, in the units of the data: those of metrics and predictions.
+        self.units: Callable[[Tensor], Tensor] = target.invert if isinstance(target, Values) else lambda y: y
 
     def metrics(self) -> dict[str, Metric]:
         from .metrics import regression
 
-        return regression(self.chosen, self.p)
+        return regression(self.chosen, self.p, self.units)
 
     def mass(self, batch: Batch) -> Tensor | float:
         return known_mass(batch, self.whole) if self.missing else super().mass(batch)
 
     def predict(self, output: Any) -> dict[str, Tensor]:
+        output = self.units(output)
         return {"value": output.squeeze(-1) if output.dim() > 1 else output}
 
 
