@@ -129,11 +129,12 @@ def test_a_curved_boundary_needs_a_hidden_layer(fit, build, seed):
 
 
 @pytest.mark.catalogue("T050")
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("regime", "low", "high"), [("separable", 1, 1), ("slight", 0.9, 1), ("heavy", 0.5, 0.7)]
 )
-def test_how_much_two_clouds_overlap_decides_what_a_margin_can_do(fit, build, regime, low, high):
-    data = {"name": "overlap", "regime": regime, "seed": 0, **ALL}
+def test_how_much_two_clouds_overlap_decides_what_a_margin_can_do(fit, build, regime, low, high, seed):
+    data = {"name": "overlap", "regime": regime, "seed": seed, **ALL}
     margin = {"objective": {"name": "hinge", "squared": True}}  # which a method for smooth losses minimises
     _, model = fit(data, {"name": "linear"}, regularizers={"weight_decay": {"value": 0.01}}, **margin)
     assert low <= accuracy(model, *samples(build(**data))) <= high

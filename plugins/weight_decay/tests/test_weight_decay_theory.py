@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import points
 import pytest
 import torch
 import torch.nn.functional as F
+from pegboard.inference import Trained
 from pegboard_weight_decay import WeightDecay
 from sklearn.datasets import load_diabetes, load_digits, make_blobs
 from sklearn.linear_model import Ridge
@@ -254,3 +257,43 @@ def test_margin_and_training_hinge_grow_with_lambda(fit: Fit) -> None:
     for figures in (margins, hinges):
         assert all(b >= a - 0.01 for a, b in pairwise(figures))
     assert hinges[0] < 0.02 < 0.5 < hinges[-1]
+
+
+@pytest.mark.catalogue("T055")
+@pytest.mark.parametrize("seed", [1, 3])
+def test_runs_with_several_strengths_are_chosen_between_by_their_validation_accuracy(
+    seed: int, tmp_path: Path
+) -> None:
+    """Forty noisy features and 90 samples: of four lambdas the one that validates best is nearly the best."""
+    margins, hinges, held, fresh = [], [], [], []
+    for lam in (1e-4, 0.01, 1.0, 100.0):
+        config = {
+            "data": {
+                "name": "blobs",
+                "classes": 2,
+                "features": 40,
+                "noise": 3.0,
+                "box": 1.0,
+                "samples": 600,
+                "seed": seed,
+                "limit": 90,
+                "val": 0.15,
+                "test": 0.6,
+                "batch_size": "all",
+            },
+            "model": {"name": "linear", "init": "zeros"},
+            "objective": {"name": "hinge", "metrics": ["accuracy"]},
+            "optimizer": {"name": "adam", "lr": 0.05, "schedule": "linear"},
+            "regularizers": {"weight_decay": {"value": 2 * lam, "mode": "l2"}},
+            "trainer": {"epochs": 150, "eval_every": 150, "device": "cpu", "diagnose": False},
+        }
+        trained = Trained(points.run(config, tmp_path / f"{lam:g}").folder, "last")
+        margins.append(2 / trained.model.head.weight.norm().item())  # type: ignore[union-attr, operator]
+        hinges.append(trained.evaluate("train")["loss"])
+        held.append(trained.evaluate("val")["accuracy"])
+        fresh.append(trained.evaluate("test")["accuracy"])
+    for figures in (margins, hinges):
+        assert all(b >= a for a, b in pairwise(figures))
+    chosen = held.index(max(held))
+    assert fresh[chosen] >= max(fresh) - 0.05
+    assert fresh[chosen] >= min(fresh) + 0.1
