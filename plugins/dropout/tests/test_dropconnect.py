@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from calls import count_calls
 from pegboard import Context, PegboardError, Trick
+from pegboard.config.check import check
+from pegboard.planning import assemble, make_plan
 from pegboard_dropout import DropConnect, build_connect, pegboard_regularizers
 from pegboard_dropout.functional import drop_connect, dropout
 from torch import nn
@@ -208,3 +210,18 @@ def test_masks_come_from_the_same_stream_as_those_of_units() -> None:
     found = edit(nn.Sequential(layer), p=0.4)(x)
     torch.manual_seed(1)
     assert torch.equal(found, F.linear(x, dropout(layer._parameters["weight"], 0.4)))
+
+
+def test_of_two_players_names_choose_whose_weights_are_dropped() -> None:
+    game = {
+        "data": {"name": "ring", "batch_size": 16},
+        "model": {"name": "gan", "hidden": [8]},
+        "optimizer": "adam",
+        "trainer": {"epochs": 1, "device": "cpu"},
+    }
+    tricks = {"dropconnect": {"p": 0.3, "only": ["discriminator.*"]}}
+    model = assemble(make_plan(check({**game, "regularizers": tricks}), read=False), "cpu").model
+    dropped = {name.partition(".")[0] for name, m in model.named_modules() if hasattr(m, "drop")}
+    assert dropped == {"discriminator"}
+    with pytest.raises(PegboardError, match=r"dropconnect\.players\n.*before there are players"):
+        check({**game, "regularizers": {"dropconnect": {"players": ["discriminator"]}}})

@@ -10,7 +10,7 @@ from typing import Any
 from ..nearest import nearest
 from ..parts import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regularizer
 from ..registry import Entry, Registry, UnknownPart
-from ..regularizer import Use, order
+from ..regularizer import ROLES, Use, order
 from ..specs import Classes, DataSpec, Spec, fits
 from .effect import Length
 from .nodes import DataOptions, RegularizerOptions, Trainer
@@ -224,6 +224,13 @@ def fit_tricks(
     for problem in problems:
         yield _mistake(problem, f"regularizers.{problem.field}", at_key=True)
     for key, use in uses.items():
+        if use.players and use.part.stages.get("edit_model") in {role.name for role in ROLES["edit_model"]}:
+            yield Mistake(
+                path=f"regularizers.{key}.players",
+                message=f"{use.part.name} changes the model itself, before there are players",
+                expected="no players",
+                hint="leave players out; a field of the part may choose parameters by name",
+            )
         wanted = getattr(use.config, "sites", ())
         if model and sites and wanted and set(use.part.stages) == {"hang"} and not set(wanted) & set(sites):
             yield Mistake(
