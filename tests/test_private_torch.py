@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import torch
 from pegboard.engine import compile_private, torch_private
 from pegboard.engine.torch_private import Private
 from pegboard.testing.runs import lean
+from pegboard_objectives import functional as objectives
+from pegboard_optimizers import updates
 from safetensors.torch import load_file
 from sandbox import ROOT
 
@@ -34,9 +38,10 @@ Outcome = tuple[dict[str, torch.Tensor], list[Any], str, dict[str, Any]]
 Without = Callable[[Private], None]
 
 
-def outcome(folder: Path, quiet: bool = True, **trainer: Any) -> Outcome:
+def outcome(folder: Path, quiet: bool = True, optimizer: Any = None, **trainer: Any) -> Outcome:
     """Weights, losses, plan and summary of a short run."""
     given = {**CONFIG, "trainer": CONFIG["trainer"] | trainer}
+    given["optimizer"] = optimizer or CONFIG["optimizer"]
     run = pegboard.train(given, root=folder, quiet=quiet)
     weights = load_file(run.folder / "checkpoints" / "last" / "model.safetensors")
     rows = [{k: v for k, v in row.items() if "loss" in k} for row in run.history]
@@ -128,6 +133,37 @@ def test_a_compiled_run_without_a_name_ends_where_an_eager_one_does(
     captured = capsys.readouterr()
     said = " ".join((captured.out + captured.err).split())
     assert f"has no {name.path}: {name.without}" in said
+
+
+@pytest.mark.parametrize(
+    ("holder", "changes", "optimizer"),
+    [
+        (objectives, {"KERNEL": None}, "adamw"),
+        *((updates, {"KERNELS": dict.fromkeys(updates.KERNELS)}, name) for name in ("adam", "adamw", "sgd")),
+        (updates, {"FUNCTIONS": {}}, "muon"),
+    ],
+)
+def test_a_plugin_without_a_private_name_of_torch_trains_to_the_same_bits(
+    holder: Any, changes: dict[str, Any], optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = {"optimizer": {"name": optimizer, "lr": 0.01}}
+    with lean():
+        whole = outcome(tmp_path, **node)
+        for name, value in changes.items():
+            assert getattr(holder, name)
+            monkeypatch.setattr(holder, name, value)
+        assert_alike(outcome(tmp_path, **node), whole, exact=True)
+
+
+def test_recurrent_cells_without_a_private_name_of_torch_are_kept_from_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch._compile", None)
+    spec = importlib.util.find_spec("pegboard_rnn.cells")
+    assert spec is not None and spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert again._uncompiled is torch.compiler.disable
 
 
 def is_private(part: str) -> bool:

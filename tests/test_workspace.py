@@ -59,6 +59,20 @@ def test_torch_is_pinned_first() -> None:
     assert next(iter(pins().items())) == ("torch", "==2.13.0")
 
 
+def test_no_older_torch_is_promised_than_the_one_that_is_tested() -> None:
+    tested = pins()["torch"].removeprefix("==").rpartition(".")[0]  # patch releases break nothing
+    folders = [*PROJECTS, *(path.parent for path in ROOT.glob("docs/examples/plugins/*/pyproject.toml"))]
+    needs = {
+        str(folder.relative_to(ROOT)): str(needed.specifier)
+        for folder in folders
+        for needed in map(Requirement, project(folder)["dependencies"])
+        if needed.name == "torch"
+    }
+    assert "framework" in needs
+    assert set(needs.values()) == {f">={tested}"}
+    assert f"torch {tested}" in (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
+
+
 def test_tools_are_pinned() -> None:
     tools = (ROOT / "requirements-dev.txt").read_text().splitlines()
     assert {t for t in tools if not t.startswith("#")} <= set(pins())

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-NEEDS = ("pegboard<1,>=0.1", "torch>=2.6")
+NEEDS = ("pegboard<1,>=0.1", "torch>=2.13")
 MODULE = '''"""A trick that does nothing."""
 
 from dataclasses import dataclass

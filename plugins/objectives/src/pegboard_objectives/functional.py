@@ -84,10 +84,16 @@ def one_hot(target: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
     return (target.unsqueeze(-1) == torch.arange(classes, device=target.device)).to(dtype)
 
 
+# What `F.cross_entropy` calls after its checks; private, and None where it is gone.
+KERNEL: Callable[..., Tensor] | None = getattr(getattr(torch._C, "_nn", None), "cross_entropy_loss", None)
+
+
 def plain_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     """`F.cross_entropy` in fewer calls, and for distributions (batch, classes) in fewer operations."""
     if output.dim() != 2 or target.shape != output.shape:
-        return torch._C._nn.cross_entropy_loss(output, target, None, MEAN, IGNORED, 0.0)  # type: ignore[arg-type]
+        if KERNEL is None:
+            return F.cross_entropy(output, target, ignore_index=IGNORED)
+        return KERNEL(output, target, None, MEAN, IGNORED, 0.0)
     return (torch.log_softmax(output, -1) * (target / -max(len(target), 1))).sum()
 
 

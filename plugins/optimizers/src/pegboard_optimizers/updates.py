@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import _muon as muon
 from torch.optim import adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop, sgd
 
 from .adafactor import adafactor
@@ -38,7 +37,12 @@ FUNCTIONS: dict[type[torch.optim.Optimizer], tuple[Callable[..., None], tuple[st
     torch.optim.RMSprop: (rmsprop.rmsprop, ("square_avg", "grad_avg", "momentum_buffer", "step")),
     torch.optim.Rprop: (rprop.rprop, ("prev", "step_size", "step")),
     torch.optim.Adafactor: (adafactor, ("row_var", "col_var", "variance", "step")),
-    torch.optim.Muon: (muon.muon, ("momentum_buffer",)),
+}
+if (_muon := getattr(torch.optim, "_muon", None)) is not None:  # else Muon has no functional form
+    FUNCTIONS[torch.optim.Muon] = (_muon.muon, ("momentum_buffer",))
+# Torch's fused kernels, which are private; None where one is gone, and `Optimizer.step` makes the update.
+KERNELS: dict[str, Callable[..., Any] | None] = {
+    name: getattr(torch, f"_fused_{name}_", None) for name in ("adam", "adamw", "sgd")
 }
 WITHOUT_FOREACH = (torch.optim.Muon, torch.optim.Adafactor)  # their lists may hold None, or they have none
 # A group's key with several numbers -> the arguments they are.
@@ -146,7 +150,9 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
     lists = _lists(optimizer, group)
     decay, maximize = group["weight_decay"], group["maximize"]
     if isinstance(optimizer, torch.optim.Adam):  # and AdamW
-        kernel = torch._fused_adamw_ if isinstance(optimizer, torch.optim.AdamW) else torch._fused_adam_
+        kernel = KERNELS["adamw" if isinstance(optimizer, torch.optim.AdamW) else "adam"]
+        if kernel is None:
+            return None
         (beta1, beta2), eps, amsgrad = group["betas"], group["eps"], group["amsgrad"]
         means, squares, largest, steps = lists
         counts, one, own = (
@@ -163,21 +169,26 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
                 counts.add_(one)
             else:  # a graph has taken them apart since
                 steps = [optimizer.state[p]["step"] for p in params]
-                torch._foreach_add_(steps, 1)
+                for step in steps:
+                    step.add_(1)
             kernel(
                 tensors, grads, means, squares, largest, steps, lr=rate, beta1=beta1, beta2=beta2,
                 weight_decay=decay, eps=eps, amsgrad=amsgrad, maximize=maximize, found_inf=found,
             )  # fmt: skip
             if found is not None:
-                torch._foreach_sub_(steps, [found] * len(steps))
+                for step in steps:
+                    step.sub_(found)
 
         return update_adam
     if isinstance(optimizer, torch.optim.SGD):
+        kernel = KERNELS["sgd"]
+        if kernel is None:
+            return None
         momentum, dampening, nesterov = group["momentum"], group["dampening"], group["nesterov"]
         buffers = lists[0] if momentum else []
 
         def update_sgd(grads: list[Tensor], rate: Rate) -> None:
-            torch._fused_sgd_(
+            kernel(
                 tensors, grads, buffers, weight_decay=decay, momentum=momentum, lr=rate,
                 dampening=dampening, nesterov=nesterov, maximize=maximize, is_first_step=False,
                 found_inf=getattr(optimizer, "found_inf", None),

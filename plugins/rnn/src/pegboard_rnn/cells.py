@@ -13,10 +13,14 @@ from typing import Any
 import torch
 from pegboard import Peg
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo
 from torch.nn import functional
 
 State = tuple[Tensor, ...]
+
+try:  # imports the compiler when it is first called; the public form when this module is imported
+    from torch._compile import _disable_dynamo as _uncompiled
+except ImportError:
+    from torch.compiler import disable as _uncompiled
 
 
 class Cell(nn.Module):
@@ -92,7 +96,7 @@ class Fused(Cell):
         return out, tuple(part.squeeze(0) for part in parts)
 
     # Torch would trace this into an operation of oneDNN that fails when the graph is called.
-    @_disable_dynamo
+    @_uncompiled
     def _apart(self, peg: Peg, x: Tensor, before: State | None, mask: Tensor | None) -> tuple[Tensor, Any]:
         """The kernel on W x that is computed before it, which it multiplies by the identity."""
         weights: list[Tensor] = list(self.kernel._flat_weights)  # type: ignore[arg-type]

@@ -19,7 +19,8 @@ _MAP = re.compile(r"proj")  # of pictures cut into patches, which is a weight li
 def decay_(params: Sequence[Tensor], lr: float | Tensor, value: float) -> None:
     """Multiply every parameter by `1 - lr * value`, in place; done right before an update."""
     with torch.no_grad():
-        torch._foreach_mul_(list(params), 1 - lr * value)
+        for param in params:
+            param.mul_(1 - lr * value)
 
 
 def chosen(names: Iterable[str], patterns: Sequence[str]) -> set[str]:
