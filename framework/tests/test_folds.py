@@ -22,7 +22,7 @@ from pegboard import Resident
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.engine.loop import Interrupted
-from pegboard.folds import describe, judge, quantile
+from pegboard.folds import describe, judge, quantile, shared_epoch
 
 Config = Callable[..., dict[str, Any]]
 Capture = pytest.CaptureFixture[str]
@@ -343,3 +343,33 @@ def test_trackers_hear_of_every_fold_and_of_the_means(config: Config, root: Path
     ]
     pegboard.resume(run.folder.parent / "latest" / "fold-1", quiet=True)
     assert json.loads((tmp_path / "heard").read_text().splitlines()[6])[1:3] == [f"{name}-fold-1", name]
+
+
+# One epoch for all folds.
+@pytest.mark.parametrize(("mode", "epoch", "right"), [("max", 2, [0.6, 0.7]), ("min", 1, [0.5, 0.2])])
+def test_the_shared_epoch_is_best_in_the_mean_over_the_folds(
+    mode: str, epoch: int, right: list[float]
+) -> None:
+    curves = [[0.5, 0.6, 0.9, 0.1], [0.2, 0.7, 0.3]]  # alone, the first fold is best at epoch 3
+    rows = [
+        [{"epoch": at, "val/right": value, "val/loss": -value} for at, value in enumerate(curve, 1)]
+        for curve in curves
+    ]
+    found = [{"monitor": "val/right", "mode": mode}] * 2
+    assert shared_epoch(found, rows) == (epoch, {"right": right, "loss": [-value for value in right]})
+    assert shared_epoch([{"monitor": "train/loss", "mode": "min"}] * 2, rows) == (None, {})
+
+
+def test_a_cross_validation_gives_the_figures_of_one_epoch_for_all_folds(whole: pegboard.Run) -> None:
+    epoch = whole.summary["shared_epoch"]
+    rows = [next(row for row in fold.history if row["epoch"] == epoch) for fold in whole.folds]
+    monitor = whole.summary["monitor"]
+    found = whole.summary["statistics"][f"shared/{monitor.removeprefix('val/')}"]
+    assert found["values"] == [row[monitor] for row in rows]
+    assert whole.figures[f"shared/{monitor.removeprefix('val/')}"] == found["mean"]
+    means = [
+        statistics.fmean(row[monitor] for row in at)
+        for at in zip(*([r for r in fold.history if monitor in r] for fold in whole.folds), strict=True)
+    ]
+    assert found["mean"] == (max if whole.folds[0].summary["mode"] == "max" else min)(means)
+    assert "shared/" in whole_page(whole)

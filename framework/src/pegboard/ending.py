@@ -89,6 +89,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     summary: dict[str, Any] = {
         "best_step": progress.best_step,
         "monitor": loop.monitor,
+        "mode": "max" if loop.higher else "min",
         "best": progress.best,
         "figures": _flat({name: figures[name] for name in sorted(figures, key=lambda n: n == "train")})
         | probed,

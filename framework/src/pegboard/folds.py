@@ -26,10 +26,11 @@ from .recorded import fold_count, fold_folder, read_object, refuse_links, write_
 from .report.console import Console, split_place
 from .report.trackers import Dispatch
 from .resuming import Resumption, compare_data, resume_run
-from .run import claimed, write_json
+from .run import MetricsFile, claimed, write_json
 from .specs import DataSpec
 from .training import begin_run, identity, make_parent, make_trackers, run_plan
 
+SHARED = "shared"  # prefix of figures of val that all folds have at one epoch
 LEVEL = 0.95  # of the interval in which the mean lies
 DONE = ("finished", "stopped")
 _PLAIN = Resumption()
@@ -134,12 +135,16 @@ def summarize(folder: Path, count: int) -> dict[str, Any]:
     """The summary of all folds: of every figure that they share, the values, the mean and its interval."""
     found = [read_object(fold_folder(folder, number) / "summary.json") or {} for number in range(count)]
     described = _described([one["figures"] for one in found])
+    rows = [MetricsFile.read(fold_folder(folder, number) / "metrics.jsonl") for number in range(count)]
+    epoch, shared = shared_epoch(found, rows)
+    described |= {f"{SHARED}/{name}": describe(values) for name, values in shared.items()}
     summary: dict[str, Any] = {
         "status": "finished",
         "folds": count,
         "seconds": round(sum(float(one.get("seconds", 0.0)) for one in found), 3),
         "figures": {name: of["mean"] for name, of in described.items()},
         "statistics": described,
+        **({} if epoch is None else {"shared_epoch": epoch, "monitor": found[0]["monitor"]}),
     }
     if all("diagnosis" in one for one in found):
         summary["diagnosis"] = asdict(judge([one["diagnosis"] for one in found]))
@@ -148,6 +153,27 @@ def summarize(folder: Path, count: int) -> dict[str, Any]:
     if all("gap" in one.get("reference", {}) for one in found):
         summary["reference"] = _beside([one["reference"] for one in found])
     return summary
+
+
+def shared_epoch(
+    found: Sequence[Mapping[str, Any]], rows: Sequence[Sequence[Mapping[str, Any]]]
+) -> tuple[float | None, dict[str, list[float]]]:
+    """The epoch that is best in the mean of the monitored figure over the folds, and figures of val there.
+
+    `found` are the summaries of the folds and `rows` what they measured; the first of epochs that are equal.
+    """
+    monitor, mode = found[0].get("monitor", ""), found[0].get("mode")
+    if not str(monitor).startswith("val/") or mode is None:
+        return None, {}
+    measured = [{row["epoch"]: row for row in own if monitor in row} for own in rows]
+    epochs = sorted(epoch for epoch in measured[0] if all(epoch in one for one in measured))
+    means = {epoch: statistics.fmean(one[epoch][monitor] for one in measured) for epoch in epochs}
+    known = [epoch for epoch in epochs if math.isfinite(means[epoch])]
+    if not known:
+        return None, {}
+    best = (max if mode == "max" else min)(known, key=means.__getitem__)
+    names = [name for name in measured[0][best] if name.startswith("val/")]
+    return best, {n.removeprefix("val/"): [float(one[best][n]) for one in measured] for n in names}
 
 
 def _described(figures: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -234,6 +260,11 @@ def _show(summary: Mapping[str, Any], folder: Path, console: Console) -> None:
         rows = [[*row, reference["figures"].get(row[0], "")] for row in rows]
     title = f"{summary['folds']} folds: mean, standard deviation, and the 95 % interval of the mean"
     console.table(title, columns, rows)
+    if "shared_epoch" in summary:
+        console.say(
+            f"{SHARED}      every fold at epoch {summary['shared_epoch']:g}, which is best by the mean of "
+            f"{summary['monitor']} over the folds; val is at the best epoch of each"
+        )
     if "diagnosis" in summary:
         console.say(judged_lines(Diagnosis(**summary["diagnosis"])))
     if baselines:

@@ -17,11 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import PegboardError
 from .nearest import nearest
 from .registry import Registry
+
+if TYPE_CHECKING:
+    from .api import Run
 
 SMALL = 5 * 2**20  # bytes of weights, and of what the data set keeps, that a recipe may carry
 BEGIN, END = "<!-- table: made by `pegboard zoo table` -->", "<!-- end of table -->"
@@ -113,7 +116,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
         "name": recipe.name,
         "seeds": list(seeds),
         "figures": {
-            name: _spread([r.figures[name] for r in runs])
+            name: _spread([r.figures[name] for r in runs]) | _over_folds(name, runs)
             for name in runs[0].figures
             if all(name in r.figures for r in runs)  # a probe may have failed
         },
@@ -184,6 +187,12 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": statistics.fmean(values), "std": deviation, "values": list(values)}
 
 
+def _over_folds(name: str, runs: Sequence[Run]) -> dict[str, float]:
+    """The deviation of a figure over the folds of a cross-validation, in the mean of the seeds."""
+    found = [r.summary.get("statistics", {}).get(name, {}).get("std") for r in runs]
+    return {} if None in found else {"folds": statistics.fmean(found)}
+
+
 def _parameters(weights: Path) -> int:
     """How many numbers a weights file holds."""
     from .engine.checkpoint import read_weights
@@ -228,7 +237,9 @@ def conditions(result: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def shown(measured: Mapping[str, Any]) -> str:
-    """The mean of a figure over the seeds and their deviation, which one seed has not."""
+    """The mean of a figure over the seeds and their deviation, which one seed has not; or that over folds."""
+    if "folds" in measured:
+        return f"{measured['mean']:.4f} ± {measured['folds']:.4f} over folds"
     deviation = f" ± {measured['std']:.4f}" if len(measured["values"]) > 1 else ""
     return f"{measured['mean']:.4f}{deviation}"
 

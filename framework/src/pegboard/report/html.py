@@ -115,7 +115,11 @@ def _figures(run: Contents) -> Iterator[str]:
 
 def _probes(figures: Mapping[str, Any], failed: Mapping[str, Any]) -> Iterator[str]:
     """What was measured besides, and what could not be."""
-    rows = [[key, value] for key, value in figures.items() if split_place(key)[0] > 2]
+    rows = [
+        [key, value]
+        for key, value in figures.items()
+        if split_place(key)[0] > 2 and not key.startswith("shared/")
+    ]
     if rows or failed:
         yield "<h2>Probes</h2>"
     if rows:
