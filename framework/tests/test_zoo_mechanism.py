@@ -114,6 +114,25 @@ def test_a_reference_written_by_hand_is_kept_and_shown(
     assert "points/net-wide" in shown and "What it is." in shown and "acme-shelf" in shown
 
 
+def test_a_cross_validation_is_recorded_with_its_deviation_over_the_folds(shelf: Path) -> None:
+    config = shelf / "points/net/recipe.yaml"
+    given = yaml.safe_load(config.read_text())
+    given["trainer"] |= {"folds": 3, "epochs": 2}
+    config.write_text(yaml.safe_dump(given))
+    reference = {"shared/right": {"value": 0.9, "source": "a paper"}}
+    (shelf / "points/net/result.json").write_text(
+        json.dumps({"reference": reference, "seeds": [], "figures": {}})
+    )
+    assert main(["zoo", "record", "points/net", "--seeds", "2", "--root", "out"]) == 0
+    recipe = zoo.find_recipe("points/net")
+    figure = recipe.result["figures"]["shared/right"]
+    runs = [pegboard.Run(folder) for folder in sorted(Path("out/points-net").glob("2*"))]
+    found = [run.summary["statistics"]["shared/right"] for run in runs]
+    assert figure["values"] == [one["mean"] for one in found]
+    assert figure["folds"] == pytest.approx(sum(one["std"] for one in found) / 2)
+    assert f"± {figure['folds']:.4f} over folds | 2 | 0.9: a paper" in zoo.table([recipe])
+
+
 def test_a_recipe_trains_with_overrides(shelf: Path) -> None:
     assert main(["zoo", "train", "points/net-wide", "trainer.epochs=1", "--root", "out"]) == 0
     (folder,) = Path("out/points-net-wide").glob("2*")

@@ -117,7 +117,9 @@ def test_what_the_recorded_figures_say() -> None:
     assert accuracy["cora/gat"] == pytest.approx(0.830, abs=0.007)
     assert accuracy["cora/cheb"] == pytest.approx(0.812, abs=0.01)
     assert 0.55 <= accuracy["cora/mlp"] <= 0.6
-    assert zoo.find_recipe("mutag/gin").result["figures"]["val/accuracy"]["mean"] >= 0.85
+    gin = zoo.find_recipe("mutag/gin").result  # beside the paper stands the figure by its rule
+    assert zoo.headline(gin) == "shared/accuracy" and gin["reference"].keys() == {"shared/accuracy"}
+    assert 0.86 <= gin["figures"]["shared/accuracy"]["mean"] < gin["figures"]["val/accuracy"]["mean"]
     assert accuracy["mnist/pointnet"] >= 0.97
     sizes = {name: zoo.find_recipe(f"mnist/{name}").result["parameters"] for name in ("mlp", "mlp-small")}
     assert sizes["mlp"] > 10 * sizes["mlp-small"]

@@ -99,8 +99,8 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if judged is not None:
         summary["diagnosis"] = asdict(judged) | ({} if measured is None else {"samples": measured})
     if compared is not None:
-        shown = {name: _flat(of) for name, of in rules.items()}
-        summary["baselines"] = {"figures": shown, "figure": compared.figure, "ratios": compared.ratios}
+        measures = {name: _flat(of) for name, of in rules.items()}
+        summary["baselines"] = {"figures": measures, "figure": compared.figure, "ratios": compared.ratios}
     return summary | ({} if reference is None else {"reference": reference})
 
 

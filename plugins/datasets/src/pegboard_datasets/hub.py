@@ -77,8 +77,8 @@ def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int
             rows.need([*columns, *series_of(config).known, *target_columns(target)])
         return forecast_splits(config, loaded, (train, val, test), fold)
     if layout(config) == "steps":
-        train, val, test = (None if rows is None else _keyed(config, rows) for rows in (train, val, test))
-        assert train is not None
+        train = _keyed(config, train)
+        val, test = (None if rows is None else _keyed(config, rows) for rows in (val, test))
     for rows in filter(None, (train, val, test)):
         rows.need([*(n for n, o in columns.items() if not o.columns), *target_columns(target)])
     if target.kind == "next":

@@ -96,10 +96,10 @@ def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
                 raise unknown("subset", subset, known)
             subset = None
     tables = _tables_in(folder, subset)
-    enclosing, warnings, found = _quotes(tables, config)
+    enclosing, warnings, quotes = _quotes(tables, config)
     quoting = None if enclosing or not tables else UNQUOTED
     splits = _call(config.path, str(folder), name=subset, quoting=quoting)
-    return _loaded(splits, config, folder, (*warnings, *_quotes_told(found, splits, enclosing)))
+    return _loaded(splits, config, folder, (*warnings, *_quotes_told(quotes, splits, enclosing)))
 
 
 def _tables_in(folder: Path, subset: str | None) -> dict[str, list[str]]:

@@ -191,7 +191,8 @@ def _infinite(steps: Steps) -> list[tuple[int, int, float]]:
 
 def _differ(widths: Any) -> Array:
     found: Array = widths.to_numpy(zero_copy_only=False).astype(numpy.float64)
-    return ~(found == (found[0] if len(found) else 0))
+    same: Array = found == (found[0] if len(found) else 0)
+    return ~same
 
 
 def _is_list(kind: Any) -> bool:
@@ -212,4 +213,4 @@ def series_size(rows: Rows, name: str, options: Any, looked: int = 1000) -> int:
     if options.columns:
         return len(wide_columns(options.columns, rows.data.features))
     steps = list_steps(some, name)
-    return int(steps.lengths.max(initial=1)) * steps.values.shape[1]
+    return int(steps.lengths.max(initial=1)) * int(steps.values.shape[1])

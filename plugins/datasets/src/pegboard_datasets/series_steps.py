@@ -90,7 +90,7 @@ def steps_of(rows: Rows, series: Series) -> StepTable:
     names, time = keys_of(series), series.time
     rows.need([*names, *([time] if time else [])])
     texts = [[category_text(value) for value in rows.values(name)] for name in names]
-    keys = list(zip(*texts, strict=True)) if names else [()] * len(rows)
+    keys: list[tuple[str, ...]] = list(zip(*texts, strict=True)) if names else [()] * len(rows)
     times, dates = None, False
     if time is not None:
         stamps = rows.arrow(time).to_pylist()
@@ -106,7 +106,7 @@ def written_table(table: Columns, names: Sequence[str], time: str | None) -> Ste
 
     count = len(next(iter(table.values()), ()))
     texts = [[category_text(value) for value in column(table, name)] for name in names]
-    keys = list(zip(*texts, strict=True)) if names else [()] * count
+    keys: list[tuple[str, ...]] = list(zip(*texts, strict=True)) if names else [()] * count
     times, dates = None, False
     if time is not None:
         times, dates = read_times(column(table, time), lambda row: f"column {time!r}, {where(row)}")

@@ -191,4 +191,5 @@ def on_grid(clock: Clock, times: Array, irregular: str, where: Where) -> Array:
             "each time once in a series",
             "series: {key: ...} names the columns that tell series apart",
         )
-    return steps.astype(numpy.int64)
+    numbers: Array = steps.astype(numpy.int64)
+    return numbers
