@@ -22,7 +22,7 @@ from torch import Tensor, nn
 F64 = torch.float64
 
 
-# The operations themselves, as the probe `operations` counts them.
+# The operations themselves, as the probe `operation_counts` counts them.
 @pytest.mark.catalogue("T089")
 @pytest.mark.parametrize(
     ("run", "expected"),
@@ -61,14 +61,14 @@ def test_the_operations_of_a_trained_run_are_those_of_its_layers(tmp_path: Path)
         "data": {"name": "blobs", "features": 4, "classes": 3, "samples": 32, "batch_size": 16},
         "model": {"name": "mlp", "hidden": [6]},
         "optimizer": {"name": "sgd", "lr": 0.1},
-        "probes": {"operations": {}, "whole": {"name": "operations", "gradient": True}},
+        "probes": {"operation_counts": {}, "whole": {"name": "operation_counts", "gradient": True}},
         "trainer": {"device": "cpu", "epochs": 1, "diagnose": False},
     }
     done = pegboard.train(config, root=tmp_path, quiet=True)
-    found = {k: v for k, v in done.figures.items() if k.startswith("operations/")}
+    found = {k: v for k, v in done.figures.items() if k.startswith("operation_counts/")}
     products = 6 * 4 + 3 * 6  # and as many additions, of which one in each unit is of the bias
     kinds = {"add": products, "sub": 0, "mul": products, "div": 0, "exp": 0, "compare": 6}
-    assert found == {f"operations/{k}": n for k, n in {**kinds, "total": 2 * products + 6}.items()}
+    assert found == {f"operation_counts/{k}": n for k, n in {**kinds, "total": 2 * products + 6}.items()}
     # The gradient by the weights takes as many products as there are weights, and those through the head.
     assert done.figures["whole/mul"] == products + products + 3 * 6
     assert not [name for name in done.figures if "uncounted" in name]

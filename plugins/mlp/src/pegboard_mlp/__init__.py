@@ -232,6 +232,6 @@ def pegboard_models() -> list[Model[Any]]:
 def pegboard_probes() -> list[ProbePart[Any]]:
     return [
         ProbePart("gradients", Gradients, build_gradients),
-        ProbePart("operations", Operations, build_operations),
+        ProbePart("operation_counts", Operations, build_operations),
         *probes(),
     ]
