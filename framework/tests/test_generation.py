@@ -106,5 +106,14 @@ def test_draws_follow_the_probabilities_with_temperature_top_k_and_top_p() -> No
     three = torch.softmax(logits[0, :3], -1)
     assert torch.allclose(shares(Decoding(top_p=0.9)), torch.cat((three, torch.zeros(1))), atol=0.015)
     assert shares(Decoding(top_p=0.01)).tolist() == [1.0, 0, 0, 0]
+    assert shares(Decoding(top_p=1e-15)).tolist() == [1.0, 0, 0, 0]
     again = [pick(logits, Decoding(), torch.Generator().manual_seed(3)) for _ in range(2)]
     assert torch.equal(again[0], again[1])
+
+
+def test_a_share_of_the_likeliest_is_summed_by_what_cuda_has_a_deterministic_kernel_for() -> None:
+    from pegboard.engine.determinism import scanning
+
+    with scanning() as found:
+        pick(torch.randn(8, 50, generator=torch.Generator().manual_seed(0)), Decoding(top_p=0.9))
+    assert not list(found)

@@ -27,16 +27,20 @@ from .data import (
 )
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
-from .engine.precision import choose_device, choose_precision
+from .engine.determinism import Finding, refuses, scanning
+from .engine.precision import choose_precision, planned_device
 from .engine.prepare import prepare
+from .engine.refusals import refused_in_evaluation, repeatability
 from .engine.step import UNTOLD, link, turns
-from .engine.waiting import building, declared, leave_behind, looking, place, stand_ins, telling
+from .engine.waiting import building, culprit, declared, leave_behind, looking, place, stand_ins, telling
 from .errors import PegboardError
 from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from .report.console import plain_table
 from .report.repeats import folded
 from .specs import NoExample
+
+FEW = 4  # samples with which an evaluation is tried
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Cost:
     saved: int = 0  # bytes of activations kept for the backward pass
     state: int = 0  # bytes of the optimizers' state
     events: list[str] = field(default_factory=list)  # what was called, in order
+    refused: list[Finding] = field(default_factory=list)  # what CUDA has no deterministic kernel for
 
 
 class _Untold:
@@ -94,13 +99,14 @@ def _largest(plan: Plan) -> int:
     return size
 
 
-def _example(plan: Plan) -> Batch:
+def _example(plan: Plan, size: int | None = None) -> Batch:
     """A batch on the meta device: as the specs say, or of the shapes of the data where one does not."""
+    size = size or _largest(plan)
     try:
-        return _by_spec(plan)
+        return _by_spec(plan, size)
     except NoExample:
         source = (plan.splits or read_data(plan.settings)).train
-    rows = torch.arange(_largest(plan))
+    rows = torch.arange(size)
     try:
         batch = source.to("cpu").gather(rows % len(source))
     finally:
@@ -109,8 +115,8 @@ def _example(plan: Plan) -> Batch:
     return Batch(tuple(x.to("meta") for x in inputs), *(None if x is None else x.to("meta") for x in more))
 
 
-def _by_spec(plan: Plan) -> Batch:
-    size, spec = _largest(plan), plan.spec
+def _by_spec(plan: Plan, size: int) -> Batch:
+    spec = plan.spec
     target = None if spec.target is None else spec.target.example(size, "meta")
     rows = torch.empty(size, dtype=torch.long, device="meta")
     return Batch(tuple(s.example(size, "meta") for s in spec.inputs), target, None, rows)
@@ -141,7 +147,9 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
             kit = replace(kit, schedule=watch("schedule", kit.schedule) if kit.schedule else None)
             updates.append(link(assembly, kit, precision, watch).update)
         tell = telling(assembly, inside) if meta else nullcontext()
-        with tell, looking() if meta else nullcontext() as look:
+        there = refuses(planned_device(trainer.device))
+        scan = scanning(culprit(assembly, inside)) if there else nullcontext(())
+        with tell, looking() if meta else nullcontext() as look, scan as refused:
             with _saved_bytes(assembly.model, cost), counter:
                 for update in updates:
                     update(batches, 0)
@@ -151,7 +159,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
                 look.steady = True
                 for update in updates:
                     update(batches[:1], 1)
-    cost.flops = counter.get_total_flops()
+    cost.flops, cost.refused = counter.get_total_flops(), list(refused)
     return cost
 
 
@@ -234,6 +242,9 @@ def explain(plan: Plan) -> str:
         batch = _example(plan)
         why = _unmeasured(plan)
         cost = Cost(events=[f"not tried: {why}"]) if why else _run_step(assembly, batch)
+        device = planned_device(plan.settings.trainer.device)
+        if refuses(device):
+            cost.refused += refused_in_evaluation(assembly, _example(plan, FEW))
     sections = [
         _heading(plan),
         _parts(plan),
@@ -245,6 +256,7 @@ def explain(plan: Plan) -> str:
         _order(plan, assembly),
         _step(cost.events),
         _cost(plan, assembly, cost),
+        repeatability(plan, cost.refused, device),
         _compile(plan, assembly, batch),
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
@@ -252,7 +264,7 @@ def explain(plan: Plan) -> str:
 
 def _heading(plan: Plan) -> str:
     s = plan.settings
-    device = choose_device(s.trainer.device)
+    device = planned_device(s.trainer.device)
     precision = choose_precision(s.trainer.precision, device).name
     text = f"{s.name}: seed {s.seed}, on {device} in {precision}\n{plan.spec}"
     length = f"{plan.epochs} epochs" if plan.epochs else f"{plan.steps} steps"
@@ -413,7 +425,7 @@ def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
         return ""
     if trainer.compile == "model":
         return "compile     the forward pass of the model"
-    device = choose_device(trainer.device)
+    device = planned_device(trainer.device)
     found = obstacles(assembly, choose_precision(trainer.precision, device))
     kinds = ("model", "objective", "regularizers.")  # an optimizer's functional form need not wait
     found += [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]

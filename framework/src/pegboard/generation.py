@@ -44,6 +44,9 @@ def extend(
     return torch.stack(chosen, 1)
 
 
+UNITS = 2**40  # parts of a probability
+
+
 def pick(logits: Tensor, how: Decoding, generator: torch.Generator | None = None) -> Tensor:
     """One symbol for each row of logits (rows, vocab)."""
     if how.temperature == 0:
@@ -56,7 +59,9 @@ def pick(logits: Tensor, how: Decoding, generator: torch.Generator | None = None
         ranked, order = torch.sort(chances, dim=-1, descending=True, stable=True)
         ranked = ranked / ranked.sum(-1, keepdim=True)
         # A symbol is left out where those before it reach the share already; so the first never is.
-        ranked = ranked.masked_fill(ranked.cumsum(-1) - ranked >= how.top_p, 0.0)
+        # Summed as whole numbers, for which cumsum has a deterministic kernel on CUDA.
+        units = (ranked * UNITS).long()
+        ranked = ranked.masked_fill(units.cumsum(-1) - units >= max(round(how.top_p * UNITS), 1), 0.0)
         chances = torch.zeros_like(chances).scatter(-1, order, ranked)
     return torch.multinomial(chances, 1, generator=generator).squeeze(-1)
 

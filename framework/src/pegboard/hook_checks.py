@@ -58,11 +58,12 @@ def _tuple_of(fine: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 _SPECS = ("a tuple of Spec classes", _tuple_of(lambda v: isinstance(v, type) and issubclass(v, Spec)))
 _NAMES = ("a tuple of names", _tuple_of(lambda v: isinstance(v, str)))
+REASONS = ("synchronizes", "nondeterministic", "full_precision")
 _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
     *((name, *_SPECS) for name in ("inputs", "targets", "default_for")),
     *((name, *_NAMES) for name in ("pegs", "after", "before", "conflicts")),
     ("stages", "a mapping of stages to roles", lambda value: value == () or isinstance(value, Mapping)),
-    ("synchronizes", "a text that says why", lambda value: value == () or isinstance(value, str)),
+    *((name, "a text that says why", lambda v: v == () or isinstance(v, str)) for name in REASONS),
 ]
 
 

@@ -209,6 +209,9 @@ class StepPart(Part[C, T]):
     """A part that acts in a training step, where nothing waits for the device unless it says so here."""
 
     synchronizes: str = field(default="", kw_only=True)  # why it waits for the device in every step
+    # Why it calls, in training or evaluation, what has no deterministic kernel on CUDA.
+    nondeterministic: str = field(default="", kw_only=True)
+    full_precision: str = field(default="", kw_only=True)  # why `precision: auto` is fp32 with it
 
 
 @dataclass(frozen=True)
@@ -346,4 +349,6 @@ class ProbePart(Part[C, "Probe"]):
 
     kind: ClassVar[str] = "probe"
 
+    # Why it calls what has no deterministic kernel on CUDA.
+    nondeterministic: str = field(default="", kw_only=True)
     reference: bool = field(default=False, kw_only=True)  # builds a `Reference`, which a config may name

@@ -8,7 +8,7 @@ import torch
 from pegboard import DataSpec, Facts, Values, Views
 from pegboard.config.check import check
 from pegboard.planning import assemble, make_plan
-from pegboard_cnn.modules import Cnn
+from pegboard_cnn.modules import AvgPool3d, Cnn
 from pegboard_cnn.shifts import equivariance_gap, moved
 from pegboard_cnn.symmetry import Multiview, check_multiview
 from pegboard_cnn.views import MultiviewCnn
@@ -145,3 +145,23 @@ def test_solids_are_inside_their_space_and_turn_as_a_whole():
     assert torch.equal(*quarter)  # its base is a square
     near = solids.seen(torch.eye(4).reshape(4, 1, 4))
     assert near.tolist() == [[1, 0.75, 0.5, 0.25]]
+
+
+@pytest.mark.parametrize("window", [2, 3])
+def test_the_mean_of_cubes_is_that_of_torch_and_so_is_its_gradient(window):
+    x = torch.randn(2, 3, 7, 6, 9, dtype=torch.float64, requires_grad=True)
+    pools = AvgPool3d(window), torch.nn.AvgPool3d(window)
+    ours, theirs = (pool(x) for pool in pools)
+    given = torch.randn_like(theirs)
+    assert torch.allclose(ours, theirs, rtol=1e-14, atol=1e-15)
+    slopes = [torch.autograd.grad(y, x, given)[0] for y in (ours, theirs)]
+    assert torch.allclose(*slopes, rtol=1e-14, atol=1e-15)
+
+
+def test_averages_of_solids_have_a_deterministic_gradient_on_cuda():
+    from pegboard.engine.determinism import scanning
+
+    net = Cnn((1, 8, 8, 8), 2, channels=(3,), pooling="average", hidden=())
+    with scanning() as found:
+        net(torch.randn(2, 1, 8, 8, 8)).sum().backward()
+    assert not list(found)

@@ -10,7 +10,7 @@ import torch
 from pegboard import Batch
 from pegboard_generative import configs
 from pegboard_generative.diffusion import Diffusion, kept_signal
-from pegboard_generative.flow import Coupling, Flow, spline
+from pegboard_generative.flow import LEAST, Coupling, Flow, _knots, spline
 from pegboard_generative.functional import (
     energy_distance,
     frechet_distance,
@@ -165,3 +165,10 @@ def test_distances_of_sets_are_zero_for_the_same_and_known_for_normals() -> None
     assert abs(float(frechet_distance(x, y)) - (9 + 2)) < 0.6  # |m|^2 + sum (s - t)^2
     assert energy_distance(x[:500], x[500:1000]).abs() < 0.05 < energy_distance(x[:500], y[:500])
     assert math.isfinite(float(energy_distance(x[:1], y[:1])))
+
+
+def test_the_ends_of_the_pieces_of_a_spline_are_those_of_cumsum() -> None:
+    given = torch.randn(50, 8)
+    shares = LEAST + (1 - LEAST * 8) * given.softmax(-1)
+    ends = torch.nn.functional.pad(shares.cumsum(-1), (1, 0))
+    assert torch.allclose(_knots(given, 3.0), 3.0 * (2 * ends / ends[..., -1:] - 1), atol=2e-6, rtol=0)

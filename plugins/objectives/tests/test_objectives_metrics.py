@@ -10,6 +10,7 @@ import torch
 from pegboard import Classes, Context, DataSpec, Labels, Tokens, Values
 from pegboard_objectives import pegboard_objectives
 from pegboard_objectives.checks import CLASSIFICATION, OF_LABELS, REGRESSION
+from pegboard_objectives.running import cumulative
 from sklearn import metrics as sk
 
 PARTS = {part.name: part for part in pegboard_objectives()}
@@ -410,3 +411,15 @@ def test_mean_entropy_of_predictions():
     labels = build("binary_cross_entropy", Labels(4), metrics=("entropy",))
     expected = torch.distributions.Bernoulli(logits=output.double()).entropy().mean().item()
     assert measure(labels, output, (output > 1).float())["entropy"] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 64, 1000])
+def test_sums_without_cumsum_are_the_same_for_cases_that_count_once(count):
+    ones = (logits(3, count) > 0).float()
+    assert torch.equal(cumulative(ones), ones.cumsum(-1))
+
+
+def test_sums_without_cumsum_are_as_exact_for_weights():
+    weights = logits(2, 5000).square()
+    exact = weights.double().cumsum(-1)
+    assert torch.allclose(cumulative(weights).double(), exact, rtol=5e-7)

@@ -29,7 +29,8 @@ class Held:
 
 def free_on(device: str) -> int | None:
     """Bytes that are free on a device with a memory of its own, None on others."""
-    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else None
+    here = device.startswith("cuda") and torch.cuda.is_available()  # a plan may name what is elsewhere
+    return torch.cuda.mem_get_info(device)[0] if here else None
 
 
 def fits_on(size: int, free: int | None) -> bool:

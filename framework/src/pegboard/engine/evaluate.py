@@ -114,16 +114,21 @@ def _feed(metric: Metric) -> Callable[[Any, Batch], None]:
     return feed
 
 
-def on_cpu(output: Any) -> Any:
-    """A nest of tensors on the CPU, with numbers that are not narrower than single precision."""
+def on_cpu(output: Any, copied: Callable[[Tensor], Tensor] | None = None) -> Any:
+    """A nest of tensors on the CPU, with numbers that are not narrower than single precision.
+
+    Each is what `copied` makes of it, where that is given.
+    """
     if isinstance(output, Tensor):
+        if copied is not None:
+            return copied(output)
         return output.float().cpu() if output.is_floating_point() else output.cpu()
     if isinstance(output, Mapping):
-        return {key: on_cpu(value) for key, value in output.items()}
+        return {key: on_cpu(value, copied) for key, value in output.items()}
     if isinstance(output, tuple) and hasattr(output, "_fields"):
-        return type(output)(*map(on_cpu, output))
+        return type(output)(*(on_cpu(value, copied) for value in output))
     if isinstance(output, list | tuple):
-        return type(output)(map(on_cpu, output))
+        return type(output)(on_cpu(value, copied) for value in output)
     return output
 
 

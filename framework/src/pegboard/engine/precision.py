@@ -55,6 +55,11 @@ def choose_device(name: str) -> str:
     return name
 
 
+def planned_device(name: str) -> str:
+    """The device that a config means, also where this machine has none such: a plan runs on no device."""
+    return choose_device(name) if name == "auto" else name
+
+
 def choose_precision(name: str, device: str) -> Precision:
     """The format that a config means on a device."""
     kind = device.partition(":")[0]

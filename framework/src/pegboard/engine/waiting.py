@@ -25,6 +25,7 @@ from ..planning import Assembly, Plan, PlayerKit, overrides
 from ..registry import Entry
 from ..regularizer import ROLES
 from . import torch_private
+from .determinism import Culprit
 from .torch_private import schema
 
 READS = "reads numbers from the device", "keep them there as tensors: torch.where instead of if"
@@ -339,15 +340,31 @@ def _told(
         said = str(error).splitlines()[0]
         text = [f"{who} cannot run on the meta device, where a step is tried first: {said}"]
         fixes = ["give the operation a shape of its own: torch.library.register_fake"]
-    theirs = [frame for frame in frames if not frame.f_code.co_filename.startswith(OURS)]
-    known = [frame for frame in theirs if assembly.plan.part_in(frame.f_code.co_filename)]
-    for frame in (known or theirs)[:1] if entry else ():
+    if entry is not None and (frame := _theirs(frames, assembly.plan)) is not None:
         file, line = frame.f_code.co_filename, lines[id(frame)]
         text.append(f"  {file}:{line}: {linecache.getline(file, line).strip()}")
     if entry is not None:
         kind, name = type(entry.part).__name__, entry.part.name
         fixes.append(f'where it must be, its record says why: {kind}("{name}", ..., synchronizes="why")')
     return PegboardError("\n".join([*text, *(f"  {fix}" for fix in fixes)]))
+
+
+def _theirs(frames: Sequence[FrameType], plan: Plan) -> FrameType | None:
+    """The innermost call that is written in a part, or at least outside torch and the core."""
+    theirs = [frame for frame in frames if not frame.f_code.co_filename.startswith(OURS)]
+    known = [frame for frame in theirs if plan.part_in(frame.f_code.co_filename)]
+    return next(iter(known or theirs), None)
+
+
+def culprit(assembly: Assembly, inside: Sequence[str]) -> Culprit:
+    """For `scanning`: which part of an assembly is at work, and where."""
+
+    def found(frames: Sequence[FrameType]) -> tuple[str, FrameType | None]:
+        path = _culprit(frames, assembly, inside)
+        at_part = path in dict(assembly.plan.entries())
+        return path, _theirs(frames, assembly.plan) if at_part else None
+
+    return found
 
 
 def _culprit(frames: Sequence[FrameType], assembly: Assembly, inside: Sequence[str]) -> str:

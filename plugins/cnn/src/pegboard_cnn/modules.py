@@ -16,9 +16,28 @@ from .sizes import Layer, layers, readout
 
 LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
+class AvgPool3d(nn.Module):
+    """The mean of every cube of `window` places: torch's has a gradient that is not deterministic on CUDA."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+
+    def forward(self, x: Tensor) -> Tensor:
+        for axis in (-1, -2, -3):
+            count = x.shape[axis] // self.window
+            x = x.narrow(axis, 0, count * self.window).unflatten(axis, (count, self.window)).mean(axis)
+        return x
+
+    def extra_repr(self) -> str:
+        return str(self.window)
+
+
 _POOLS: dict[str, dict[int, Any]] = {
     "max": {1: nn.MaxPool1d, 2: nn.MaxPool2d, 3: nn.MaxPool3d},
-    "average": {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: nn.AvgPool3d},
+    "average": {1: nn.AvgPool1d, 2: nn.AvgPool2d, 3: AvgPool3d},
 }
 PADS: dict[str, dict[int, Any]] = {
     "zero": {1: nn.ZeroPad1d, 2: nn.ZeroPad2d, 3: nn.ZeroPad3d},

@@ -101,7 +101,9 @@ def _knots(given: Tensor, bound: float) -> Tensor:
     """Ends of pieces whose lengths fill the range: (..., bins + 1)."""
     bins = given.shape[-1]
     shares = LEAST + (1 - LEAST * bins) * given.softmax(-1)
-    ends = functional.pad(shares.cumsum(-1), (1, 0))
+    # Sums of the first 1, 2, ...: cumsum has no deterministic kernel on CUDA, and autocast rounds products.
+    first = torch.ones(bins, bins, dtype=torch.bool, device=shares.device).tril()
+    ends = functional.pad((shares.unsqueeze(-2) * first).sum(-1), (1, 0))
     return bound * (2 * ends / ends[..., -1:] - 1)
 
 

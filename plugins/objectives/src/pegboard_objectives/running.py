@@ -140,6 +140,19 @@ class CalibrationError(Metric):
         return (self.hits - self.confidences).abs().sum() / self.mass.sum()
 
 
+def cumulative(x: Tensor) -> Tensor:
+    """The sum of the first 1, 2, 3, ... numbers along the last axis.
+
+    `torch.cumsum` of floating point numbers has no deterministic kernel on CUDA. Here each round doubles how
+    many numbers are summed; whole numbers are summed exactly, as there.
+    """
+    reach = 1
+    while reach < x.shape[-1]:
+        x = x + torch.nn.functional.pad(x[..., :-reach], (reach, 0))
+        reach *= 2
+    return x
+
+
 class Auroc(Metric):
     """Area under the ROC curve of each column, averaged over the columns that have one.
 
@@ -168,7 +181,7 @@ class Auroc(Metric):
         ordered, order = scores.sort(-1)
         negatives = torch.where(positive, 0, mass)
         # The mass of all negative cases among the lowest 0, 1, 2, ... scores.
-        below = torch.nn.functional.pad(negatives.gather(-1, order).cumsum(-1), (1, 0))
+        below = torch.nn.functional.pad(cumulative(negatives.gather(-1, order)), (1, 0))
         # A positive case beats the negatives below it, and half of those with its own score.
         lower = below.gather(-1, torch.searchsorted(ordered, scores))
         upper = below.gather(-1, torch.searchsorted(ordered, scores, right=True))
