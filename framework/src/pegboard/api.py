@@ -91,14 +91,28 @@ def train(
     root: str | Path = "runs",
     quiet: bool = False,
     profile: bool = False,
+    from_run: str | Path | Run | None = None,
+    other_data: bool = False,
+    inexact: bool = False,
 ) -> Run:
     """Train a config to its end in a new folder below `root`.
 
-    With `profile`, the folder also holds `profile/`: a trace of some steps and where the time went.
+    With `profile`, the folder also holds `profile/`: a trace of some steps and where the time went. With
+    `from_run` the new run goes on from where that one stands, as `resume` with overrides does in its folder;
+    the config may differ from that of the run in its length, and in what leaves no trace in the weights.
     """
     from . import folds
     from .report.console import Console
 
+    if from_run is not None:
+        from .resuming import Resumption, continue_run
+
+        origin = from_run.folder if isinstance(from_run, Run) else Path(from_run)
+        if profile:
+            raise PegboardError("profile is for a run from its beginning: leave from_run or profile out")
+        how = Resumption(overrides=overrides, other_data=other_data, inexact=inexact)
+        settings = check(config, overrides)
+        return Run(continue_run(settings, origin, Path(root), Console(quiet), how))
     return Run(folds.train(check(config, overrides), Path(root), Console(quiet), profile))
 
 
@@ -107,10 +121,15 @@ def resume(
     quiet: bool = False,
     *,
     local: Sequence[str | Path] = (),
+    overrides: Sequence[str] = (),
     other_data: bool = False,
+    inexact: bool = False,
 ) -> Run:
     """Go on with a run that was interrupted, from its last checkpoint.
 
+    By `overrides`, as `["trainer.epochs=40"]`, also a finished one goes on, as if it had been asked for so
+    from the beginning. Where it cannot, as with a schedule that depends on the length of the run, that is an
+    error that says what differs; with `inexact` the run goes on all the same.
     A run folder executes nothing by itself: local plugins that its config names are given in `local`,
     unless this process has used them already. Data that is not that of the run is an error; with
     `other_data` the run goes on with it, and environment.json notes from which step on.
@@ -120,7 +139,8 @@ def resume(
     from .resuming import Resumption
 
     found = run if isinstance(run, Run) else Run(run)
-    folds.resume(found.folder, Console(quiet), Resumption(local=local, other_data=other_data))
+    how = Resumption(local=local, overrides=overrides, other_data=other_data, inexact=inexact)
+    folds.resume(found.folder, Console(quiet), how)
     return Run(found.folder)
 
 

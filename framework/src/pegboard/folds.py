@@ -25,7 +25,7 @@ from .planning import make_plan
 from .recorded import fold_count, fold_folder, read_object, refuse_links, write_report
 from .report.console import Console, split_place
 from .report.trackers import Dispatch
-from .resuming import Resumption, compare_data, resume_run
+from .resuming import Resumption, compare_data, find_extension, resume_run, write_extension
 from .run import MetricsFile, claimed, write_json
 from .specs import DataSpec
 from .training import begin_run, identity, make_parent, make_trackers, run_plan
@@ -41,8 +41,8 @@ def train(settings: Settings, root: Path, console: Console, profile: bool = Fals
     if settings.trainer.folds is None or settings.trainer.fold is not None:
         return run_plan(settings, root, console, profile)
     folder = make_parent(settings, root, console.quiet)
-    with claimed(folder) as text:
-        _carry_out(settings, folder, console, text, profile=profile)
+    with claimed(folder) as claim:
+        _carry_out(settings, folder, console, claim.text, profile=profile)
     return folder
 
 
@@ -52,11 +52,32 @@ def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
         resume_run(folder, console, how)
         return
     refuse_links(folder)
+    if how.overrides:
+        _extend(folder, console, how)
+        how = replace(how, overrides=())
     settings = check(read_saved(folder / "config.yaml", how.local), begun=True)
-    with claimed(folder) as text:
+    with claimed(folder) as claim:
         if not _done(folder):  # folds that have not begun are compared with nothing else
-            compare_data(make_plan(settings, read=True, quiet=console.quiet), folder, console, how, {})
-        _carry_out(settings, folder, console, text, how)
+            compare_data(make_plan(settings, read=True, quiet=console.quiet), folder, console, how, None)
+        _carry_out(settings, folder, console, claim.text, how)
+
+
+def _extend(folder: Path, console: Console, how: Resumption) -> None:
+    """Change all folds that have begun, and the cross-validation itself; none where one cannot be."""
+    places = [fold_folder(folder, number) for number in range(fold_count(folder))]
+    begun = [place for place in places if (place / "config.yaml").is_file()]
+    for place in begun:
+        refuse_links(place)
+    found = [(place, find_extension(place, console, how)) for place in begun]
+    whole = find_extension(folder, console, how)
+    quiet = Console(quiet=True)
+    for place, one in (*found, (folder, whole)):
+        write_extension(one, place, quiet)
+    shown = next((one for _, one in found if one.differs), found[0][1] if found else whole)
+    (console.warn if shown.differs else console.say)(shown.say())
+    console.say(
+        ", ".join(f"{place.name} from step {one.step}" for place, one in found) or "no fold has begun"
+    )
 
 
 def _carry_out(

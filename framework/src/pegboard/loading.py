@@ -127,12 +127,12 @@ def _verify(folder: Path, hashes: Mapping[Any, Any]) -> None:
         raise PegboardError("\n".join([*wrong, f"without the folder {folder} the data itself is read"]))
 
 
-def read_saved(config: Path, local: Sequence[str | Path] = ()) -> Loaded:
+def read_saved(config: Path, local: Sequence[str | Path] = (), overrides: Sequence[str] = ()) -> Loaded:
     """A config that came with a run or a recipe, with `local` in place of the local plugins it names.
 
     Files that were run in this process already, because the user named them, need not be named again.
     """
-    loaded = load_config(config, inside=config.parent if config.name == "config.yaml" else None)
+    loaded = load_config(config, overrides, inside=config.parent if config.name == "config.yaml" else None)
     if loaded.mistakes:
         raise ConfigError([placed(m, loaded) for m in loaded.mistakes], loaded.title)
     plugins = loaded.tree["plugins"] = loaded.tree.get("plugins") or {}

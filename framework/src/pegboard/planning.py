@@ -253,18 +253,18 @@ def overrides(trick: Trick, stage: str) -> bool:
     return getattr(type(trick), stage) is not getattr(Trick, stage)
 
 
-def assemble(plan: Plan, device: str, folder: Path | None = None) -> Assembly:
+def assemble(plan: Plan, device: str, folder: Path | None = None, kind: type[Context] = Context) -> Assembly:
     """Build every object of a plan on a device, tricks hung and optimizers made."""
     with as_config_errors(plan.settings, plan.path_of):
-        return _assembled(plan, device, folder)
+        return _assembled(plan, device, folder, kind)
 
 
-def _assembled(plan: Plan, device: str, folder: Path | None) -> Assembly:
+def _assembled(plan: Plan, device: str, folder: Path | None, kind: type[Context]) -> Assembly:
     settings = plan.settings
     generators: dict[str, torch.Generator] = {}
 
     def context(key: str) -> Context:
-        return Context(
+        return kind(
             spec=plan.told if key in settings.regularizers else plan.spec,
             outputs=plan.outputs,
             device=device,

@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -38,10 +38,15 @@ def new_name(root: Path, name: str) -> Path:
     return folder
 
 
-def make_folder(folder: Path, files: Mapping[str, str | bytes], latest: bool = True) -> None:
+def make_folder(
+    folder: Path,
+    files: Mapping[str, str | bytes],
+    latest: bool = True,
+    fill: Callable[[Path], object] = lambda part: None,
+) -> None:
     """Make a run folder with its first files, of which some stand in folders, in one operation.
 
-    `latest` points at it from then on.
+    `fill` puts more into it before it is seen; `latest` points at it from then on.
     """
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed here
@@ -50,6 +55,7 @@ def make_folder(folder: Path, files: Mapping[str, str | bytes], latest: bool = T
         for name, contents in files.items():
             (part / name).parent.mkdir(exist_ok=True)
             (part / name).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+        fill(part)
         part.rename(folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
@@ -107,15 +113,36 @@ class MetricsFile:
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write an object as JSON, whole or not at all."""
+    write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Write beside, then rename, so that a reader never sees half a file."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(json.dumps(data, indent=1) + "\n", "utf-8")
+    part.write_text(text, "utf-8")
     part.replace(path)
 
 
+class Claim:
+    """The right to carry a run out, and the text of its plan, through whose file it is held."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.text = file.read()
+
+    def rewrite(self, text: str) -> None:
+        """Put another plan in the place of the one that was."""
+        self._file.seek(0)
+        self._file.write(text)
+        self._file.truncate()
+        self._file.flush()
+        self.text = text
+
+
 @contextmanager
-def claimed(folder: Path) -> Iterator[str]:
-    """The text of a run's plan, while no other process may carry the run out.
+def claimed(folder: Path) -> Iterator[Claim]:
+    """A run with the text of its plan, while no other process may carry the run out.
 
     A claim ends with its process, however that ends; and where that closes plan.txt, so only this opens it.
     """
@@ -130,7 +157,7 @@ def claimed(folder: Path) -> Iterator[str]:
             ) from None
         except (ImportError, OSError):  # a system or a disk without locks
             pass
-        yield file.read()
+        yield Claim(file)
 
 
 def ending_signals() -> list[signal.Signals]:

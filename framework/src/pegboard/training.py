@@ -100,7 +100,7 @@ def begin_run(
             console.warn(note)
         assembly = assemble_run(plan, device, folder, console, anew=True)
         text = plan.explain()
-        make_folder(folder, {**_first_files(plan, device, text), **codec_files(plan)}, latest)
+        make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
             return carry_out(assembly, precision, folder, console, text, profile=profile)
 
@@ -122,11 +122,11 @@ def make_parent(settings: Settings, root: Path, quiet: bool) -> Path:
     with prepared(settings, device):
         plan = make_plan(settings, read=True, quiet=quiet)
         assemble_run(plan, device, folder, Console(quiet=True), anew=True)
-        make_folder(folder, _first_files(plan, device, plan.explain()))
+        make_folder(folder, first_files(plan, device, plan.explain()))
     return folder
 
 
-def _first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
+def first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
     return {"config.yaml": to_yaml(plan.settings.plain), "plan.txt": text, **provenance(plan, device)}
 
 
