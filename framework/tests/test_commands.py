@@ -97,7 +97,7 @@ def test_explain_reads_the_data_only_where_it_must(cfg: str, capsys: Capture) ->
         (["eval", "runs/nothing"], "no run or checkpoint at runs/nothing"),
         (["zoo", "show", "digits/nothing-like-it"], "no recipe 'digits/nothing-like-it'"),
         (["eval", "zoo:digits/nothing-like-it"], "no recipe"),
-        (["train", "cfg.yaml", "--rot", "x"], "unrecognized arguments"),
+        (["train", "cfg.yaml", "--rot", "x"], "did you mean --root?"),
         (["check"], "the following arguments are required: config\n"),
         (["zoo", "record", "any", "--seeds", "0"], "found '0', expected a whole number of at least 1"),
         (["show", "--local", "missing.py"], "missing.py did not load (import)"),

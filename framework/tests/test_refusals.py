@@ -119,12 +119,10 @@ def test_what_a_model_refuses_has_its_place(
 def test_all_that_the_data_does_not_allow_is_told_at_once(refused: Callable[..., list[Mistake]]) -> None:
     mistakes = refused(
         ("batch_size: 16", "batch_size: 999, drop_last: true, sampling: weighted"),
-        ("epochs: 3", "epochs: 3, save_every: 500"),
     )
     assert found(mistakes) == [
         ("data.drop_last", "cfg.yaml:1:50"),
         ("data.sampling", "cfg.yaml:1:66"),
-        ("trainer.save_every", "cfg.yaml:5:34"),
     ]
 
 

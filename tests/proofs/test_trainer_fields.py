@@ -55,7 +55,7 @@ class Combination:
             "steps": STEPS,
             "device": "cpu",
             "log_every": 5,
-            "steps_per_call": 3,
+            "steps_per_call": 3 if self.compile in ("step", "auto") else 1,
             **trainer,
         }
         return {

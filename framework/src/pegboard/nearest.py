@@ -24,7 +24,7 @@ SYNONYMS = {
     "gpu": "cuda", "metal": "mps", "half": "fp16", "float16": "fp16", "bfloat16": "bf16",
     "float32": "fp32", "16": "fp16", "32": "fp32",
     "full": "fp32", "single": "fp32", "up": "max", "down": "min",
-    "higher": "max", "lower": "min", "workers": "threads", "num_workers": "threads",
+    "higher": "max", "lower": "min",
 }  # fmt: skip
 
 

@@ -303,7 +303,7 @@ def sizes(folder: Path) -> dict[str, int]:
 
 @hookimpl
 def pegboard_objectives() -> list[ObjectivePart[Any]]:
-    return [ObjectivePart("sound_loss", SoundLoss, build_loss, targets=(Classes,))]
+    return [ObjectivePart("sound_loss", SoundLoss, build_loss, targets=(Classes,), players=("model",))]
 
 
 @hookimpl

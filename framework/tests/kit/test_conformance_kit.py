@@ -132,6 +132,7 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
         "(1 + step) ** -config.power",
         "-((1 + step) ** -config.power)",
     ),
+    "names_players_and_metrics": ("objective-sound_loss", 'players=("model",)', 'players=("critic",)'),
     "weighs_samples": ("objective-sound_loss", "(each * weight).sum() / weight.sum()", "each.sum()"),
     "follows_a_run": ("tracker-sound_tracker", "self.rows += len(table.rows)", "raise RuntimeError('full')"),
     "measures_the_same_twice": (

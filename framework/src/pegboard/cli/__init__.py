@@ -90,7 +90,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if rest and hasattr(args, "overrides") and not any(word.startswith("-") for word in rest):
         args.overrides += rest  # overrides may stand on both sides of an option
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}; see pegboard {args.command} --help")
+        parser.exit(2, _unknown(parser, args, words, rest))
     if args.command is None:
         parser.print_help()
         return 0
@@ -143,6 +143,25 @@ def _handle(args: argparse.Namespace) -> int:
 def _say(text: object) -> None:
     with suppress(OSError):  # nobody may be there to read it
         print(text, file=sys.stderr, flush=True)
+
+
+def _unknown(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, words: Sequence[str], rest: Sequence[str]
+) -> str:
+    """What is said of options that a command has not, and of words that it does not take."""
+    from ..config.habits import option
+
+    (commands,) = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    known = [name for name in commands[args.command]._option_string_actions if name.startswith("--")]
+    lines = []
+    for word in rest:
+        if word.startswith("-"):
+            after = words[words.index(word) + 1 :]
+            hint = option([word, *after], known) if hasattr(args, "config") else ""
+            lines.append(f"pegboard {args.command} has no option {word}" + (f": {hint}" if hint else ""))
+    if not lines:
+        lines = [f"pegboard {args.command} takes no more words: {' '.join(rest)}"]
+    return "\n".join([*lines, f"all options: pegboard {args.command} --help", ""])
 
 
 def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:

@@ -40,16 +40,14 @@ def run_length(trainer: Trainer, options: DataOptions, samples: int | None) -> L
 
 def beyond(trainer: Trainer, path: str, data: Read, length: Length) -> Iterable[Mistake]:
     """What would act only after the end of the run."""
-    epochs, steps, options = length.epochs, length.steps, data.options
-    for name, most, unit in (("sample_every", epochs, "epoch"), ("save_every", steps, "update")):
-        value = getattr(trainer, name)
-        if most is not None and value is not None and value > most:
-            yield Mistake(
-                path=f"{path}.{name}",
-                message=f"found {value}, but the run has {_count(most, unit)}, so that it has no effect",
-                expected=f"at most {most}",
-            )
-    for epoch, _ in options.stages()[1:]:
+    epochs, every = length.epochs, trainer.sample_every
+    if epochs is not None and every is not None and every > epochs:
+        yield Mistake(
+            path=f"{path}.sample_every",
+            message=f"found {every}, but the run has {_count(epochs, 'epoch')}, so that it has no effect",
+            expected=f"at most {epochs}",
+        )
+    for epoch, _ in data.options.stages()[1:]:
         if epochs is not None and epoch >= epochs:
             last = f"the run has {_count(epochs, 'epoch')}: the last is epoch {epochs - 1}"
             yield Mistake(
@@ -66,9 +64,10 @@ def rare(trainer: Trainer, path: str, length: Length) -> Iterable[Mistake]:
     for name, most, unit, done in (
         ("eval_every", length.epochs, "epoch", "it is evaluated"),
         ("log_every", length.steps, "update", "its loss is logged"),
+        ("save_every", length.steps, "update", "it is saved after evaluations and"),
     ):
         value = getattr(trainer, name)
-        if most is not None and value > most and value != getattr(Trainer(), name):
+        if most is not None and value is not None and value > most and value != getattr(Trainer(), name):
             found = f"found {value}, and the run has {_count(most, unit)}: {done} at its end alone"
             yield Mistake(path=f"{path}.{name}", message=found)
 
@@ -91,8 +90,6 @@ def idle(trainer: Trainer, path: str) -> Iterable[Mistake]:
     if trainer.mode is not None and trainer.monitor is None:
         found = f"{trainer.mode}, but no figure is named: the objective has its own, and says its direction"
         yield _idle(f"{path}.mode", found, f"null, or a figure: {path}.monitor=val/loss")
-    if trainer.precision == "tf32" and trainer.device == "cpu":
-        yield _idle(f"{path}.precision", "tf32, which a CPU does not have", "auto, fp32 or bf16")
 
 
 def idle_data(data: Read, spec: DataSpec | None, accumulate: int, path: str) -> Iterable[Mistake]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..nearest import CUTOFF, score
 from ..registry import Registry
 from .fields import describe
+from .habits import instead, key_here
 from .nodes import DataOptions, Plugins, Trainer
 from .report import Mistake, join, listed
 from .sections import Read, part_fields, section
@@ -55,6 +56,8 @@ class _Places:
             return replace(mistake, hint=_nested(key), nearest=())
         if not parent and (hint := self.part(key)):
             return replace(mistake, hint=hint, nearest=())
+        if here < 0.9 and (known := self.habit(mistake, key, parent)) is not None:
+            return known
         best, place = self.best(key, parent, core_only=bool(siblings))
         if siblings:  # a guess from the value is worth less than this
             kind = self.reads[parent].entry.part.kind
@@ -66,6 +69,19 @@ class _Places:
             message = f"{mistake.message}; {place!r} stands at the top of the config"
             return replace(mistake, message=message, nearest=(), hint="indent it less")
         return replace(mistake, nearest=(place, *mistake.nearest))
+
+    def habit(self, mistake: Mistake, key: str, parent: str) -> Mistake | None:
+        """The mistake of a key that other trainers have, with what stands in its place here."""
+        if parent not in ("", "trainer", "data", "model", "optimizer"):
+            return None
+        if hint := instead(key):
+            return replace(mistake, hint=hint, nearest=())
+        path = key_here(key)
+        if not path or path == parent:
+            return None
+        inside, _, name = path.rpartition(".")
+        best = name if inside and inside == parent else path
+        return replace(mistake, nearest=(best, *(n for n in mistake.nearest[:1] if n != best)))
 
     def siblings(self, parent: str, key: str) -> list[str]:
         """Other parts of the kind that have such a key."""

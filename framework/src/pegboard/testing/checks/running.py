@@ -141,7 +141,7 @@ def trains_under_autocast(subject: Subject) -> None:
     losses = []
     with lean():
         for precision in ("fp32", "bf16"):
-            config = subject.with_trainer(precision=precision, log_every=1, save_every=None, epochs=1)
+            config = subject.with_trainer(precision=precision, log_every=1, epochs=1)
             run = train(config, root=_room(subject, "autocast") / precision, quiet=True)
             named = (pair for row in run.history for pair in row.items())
             losses.append([value for key, value in named if re.fullmatch(r"train/(.*/)?loss", key)])
