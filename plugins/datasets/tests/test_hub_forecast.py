@@ -87,6 +87,64 @@ def test_what_is_learned_of_scales_comes_from_the_time_of_training_alone(hub, tm
     assert not torch.equal(other.val.target, splits.val.target)
 
 
+@pytest.mark.parametrize("layout", ["lists", "wide", "files", "arrays"])
+def test_whole_series_in_rows_and_files_are_forecast_too(forecast, tmp_path, layout):
+    from pegboard_datasets import Input
+
+    # Without times all series end together, whatever their lengths.
+    lengths = [40, 30, 36]
+    loads = [[1000.0 * n + step for step in range(length)] for n, length in enumerate(lengths)]
+    given = series_options.Series(window=4, horizon=2)
+    if layout == "lists":
+        import pyarrow
+        import pyarrow.parquet
+
+        path = str(tmp_path / "loads.parquet")
+        pyarrow.parquet.write_table(pyarrow.table({"load": loads, "plant": ["a", "b", "c"]}), path)
+        splits = forecast(path, series=series_options.Series(window=4, horizon=2, key="plant"))
+        assert set(splits.table("test", {})["plant"]) == {"a", "b", "c"}
+    elif layout == "wide":
+        rows = [(*row, *[None] * (40 - len(row))) for row in loads]
+        path = table(tmp_path / "wide.csv", rows, ",".join(f"t{n}" for n in range(40)))
+        splits = forecast(path, inputs={"load": Input(kind="series", columns="t*")}, series=given)
+        assert set(splits.table("test", {})["series"]) == {"0", "1", "2"}
+    else:
+        (folder := tmp_path / "plants").mkdir()
+        for name, row in zip("abc", loads, strict=True):
+            if layout == "files":
+                table(folder / f"{name}.csv", list(zip(days(len(row)), row, strict=True)))
+            else:
+                numpy.save(folder / f"{name}.npy", numpy.array(row))
+        name = "load" if layout == "files" else "values"
+        given = series_options.Series(window=4, horizon=2, layout="files" if layout == "files" else "auto")
+        target = Target(column=name, kind="forecast")
+        splits = forecast(str(folder), inputs=(name,), target=target, series=given)
+        assert set(splits.table("test", {})["file"]) == {
+            f"{n}.{'csv' if layout == 'files' else 'npy'}" for n in "abc"
+        }
+    ends: dict[str, set[int]] = {}
+    for split in ("train", "val", "test"):
+        source = getattr(splits, split)
+        steps = torch.cat([source.inputs[0][..., 0], source.target], 1)
+        assert (steps.diff() == 1).all()
+        before = [int(length - last % 1000) for n, length in enumerate(lengths)
+                  for last in source.target[:, -1].tolist() if last // 1000 == n]  # fmt: skip
+        ends[split] = set(before)  # steps before the end of its series
+    assert min(ends["train"]) > max(ends["val"]) and min(ends["val"]) > max(ends["test"])
+
+
+def test_lists_of_time_stamps_order_the_steps_of_a_row(forecast, tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = str(tmp_path / "loads.parquet")
+    stamps = [days(20), days(20, "2024-01-11")]
+    loads = [[float(n) for n in range(20)], [10.0 + n for n in range(20)]]
+    pyarrow.parquet.write_table(pyarrow.table({"load": loads, "day": stamps}), path)
+    splits = forecast(path)
+    assert splits.train.target.max() < splits.val.target.min()  # a load is the number of its day
+
+
 def two_keys(path: Path, counts: tuple[int, int] = (30, 24)) -> str:
     rows = [
         (key, day, 1000 * number + step)
@@ -386,7 +444,7 @@ def test_a_table_that_is_too_short_or_lacks_what_is_known_ahead_is_refused(hub, 
         ({"series": {}}, "the window of the forecast is missing"),
         ({"series": {"window": 3, "missing": "linear"}}, "a line between steps looks ahead"),
         ({"series": {"window": 3, "known": ["load"]}}, "column 'load' is predicted, and known ahead"),
-        ({"series": {"window": 3, "layout": "rows"}}, "a forecast reads steps"),
+        ({"series": {"window": 3}, "normalize_target": True}, "a forecast scales its target as the column"),
         ({"inputs": {"load": {"kind": "text"}}, "series": {"window": 3}}, "a forecast reads no text"),
         ({"series": {"window": 3, "time": "load"}}, "is key or time, and an input or target"),
         ({"target": {"kind": "forecast"}, "series": {"window": 3}}, "the forecast names no column"),

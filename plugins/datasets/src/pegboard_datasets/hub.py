@@ -39,7 +39,7 @@ from .sentences import sentence_splits
 from .series_encoder import SeriesEncoder, nested, varies
 from .series_form import KeyedForm
 from .series_options import FILE, keys_of
-from .series_steps import sample_rows
+from .series_steps import rows_of_steps, sample_rows
 from .splitting import cut, sample_order
 from .streaming import Reader, decoded_size, fits, memory_note, stream_splits
 from .targets import ClassTarget, LabelTarget, TargetEncoder, ValueTarget, target_kind
@@ -73,9 +73,7 @@ def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int
         train, val = pooled(train, val), None
     columns, target = columns_of(config), target_of(config)
     if target.kind == "forecast":
-        for rows in filter(None, (train, val, test)):
-            rows.need([*columns, *series_of(config).known, *target_columns(target)])
-        return forecast_splits(config, loaded, (train, val, test), fold)
+        return _forecast(config, loaded, (train, val, test), fold)
     if layout(config) == "steps":
         train = _keyed(config, train)
         val, test = (None if rows is None else _keyed(config, rows) for rows in (val, test))
@@ -127,6 +125,27 @@ def _input_kind(rows: Rows, name: str, options: Input) -> str:
             )
         return _checked(options, KINDS[found], name)
     return kind
+
+
+def _forecast(
+    config: Hub, loaded: Loaded, parts: tuple[Rows, Rows | None, Rows | None], fold: tuple[int, int] | None
+) -> Splits:
+    """Windows of steps, which are rows or stand in lists and wide tables."""
+    columns, series = columns_of(config), series_of(config)
+    names = list(dict.fromkeys((*columns, *series.known, *target_columns(target_of(config)))))
+    wide = {name: options.columns for name, options in columns.items() if options.columns}
+    plain = [name for name in names if name not in wide]
+    for rows in filter(None, parts):
+        rows.need(plain)
+    whole = bool(wide) or all(parts[0].type(name) == "list" for name in plain)
+    if not whole:
+        return forecast_splits(config, loaded, parts, fold)
+    if layout(config) == "files":
+        series = replace(series, key=FILE)
+    made = [None if rows is None else rows_of_steps(rows, series, names, wide) for rows in parts]
+    assert made[0] is not None
+    config = replace(config, inputs=tuple(columns), series=made[0][1])
+    return forecast_splits(config, loaded, [None if m is None else m[0] for m in made], fold)
 
 
 def _keyed(config: Hub, rows: Rows) -> Rows:

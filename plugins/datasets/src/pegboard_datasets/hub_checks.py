@@ -76,13 +76,18 @@ def _check_series(config: Hub) -> Iterator[Problem]:
     told = forecasts(config)
     if told or config.series is not None:
         yield from check_series(config.series, told, layout(config), tuple(columns), targets)
+    if told and config.normalize_target:
+        found = "a forecast scales its target as the column of an input, by normalize"
+        yield Problem(found, "normalize_target", "false")
+    if told and config.marked:
+        yield Problem("marks are for texts, and a forecast reads series", "marked", "false")
     for name, options in columns.items():
         if told and options.kind not in ("auto", "series"):
             yield Problem(f"a forecast reads no {options.kind}", f"{_place(config, name)}.kind", "series")
         if options.columns and options.kind != "series":
             where = f"{_place(config, name)}.kind"
             yield Problem("columns of a wide table are the steps of a series", where, "series")
-        if options.columns and layout(config) != "rows":
+        if options.columns and layout(config) != "rows" and not told:
             where = f"{_place(config, name)}.columns"
             yield Problem("columns are steps where a row is a series", where, "layout: rows")
 

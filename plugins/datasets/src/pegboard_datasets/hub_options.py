@@ -96,9 +96,10 @@ class SplitNames:
 
 @dataclass(frozen=True, kw_only=True)
 class Hub(ClassCut, ValueCut):
-    """Any data set of the Hugging Face hub, or local csv, json, parquet, text and picture files.
+    """Any data set of the Hugging Face hub, or local csv, json, parquet, text, picture and series files.
 
-    Columns of numbers and categories are joined to one vector; every image and text is an input.
+    Columns of numbers and categories are joined to one vector, series to one of several channels; every image
+    and text is an input.
     """
 
     path: str  # hub id, folder, file or pattern of files; ids are sought in $PEGBOARD_DATA/hub first

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from .hub_options import Hub, columns_of, series_of, target_columns, target_of
+from .hub_options import Hub, columns_of, forecasts, series_of, target_columns, target_of
 from .mistakes import mistake, nearest, unknown
 from .rows import Rows
 from .series_options import FILE, FOLDER
@@ -45,7 +45,11 @@ def read_folder(folder: Path, config: Hub) -> tuple[dict[str, Rows], list[str]]:
         shown = str(path.relative_to(folder))
         if index is not None and not labels[FILE][row]:
             continue
-        own = _columns(path, shown, series.time, series.irregular, [*wanted, *constant], {*constant})
+        if forecasts(config):
+            names = list(dict.fromkeys((*wanted, *series.known, *constant)))
+            own = _raw(path, shown, series.time, names)
+        else:
+            own = _columns(path, shown, series.time, series.irregular, [*wanted, *constant], {*constant})
         split = labels[SPLIT][row] if SPLIT in labels else _split_of(path.relative_to(folder))
         made = splits.setdefault(SPLITS.get(str(split), str(split)), {})
         for name, value in {**{n: labels[n][row] for n in labels if n != SPLIT}, **own}.items():
@@ -148,6 +152,20 @@ def _columns(
             numbers = numpy.where(places < 0, numpy.nan, numbers[places])
         made[name] = numbers
     return made
+
+
+def _raw(path: Path, shown: str, time: str | None, wanted: Sequence[str]) -> dict[str, Any]:
+    """The columns of a file as they stand, the times as texts."""
+    if path.suffix.lower() == ".npy":
+        return _array(path, shown, time, wanted)
+    table = _table(path)
+    for name in (*wanted, *([time] if time else [])):
+        if name not in table:
+            raise unknown("column", name, table, f" in {shown}")
+    made: dict[str, Any] = {}
+    for name in wanted:
+        made[name] = numbers_of(table[name], lambda row, name=name: f"{shown}, column {name!r}, row {row}")
+    return made if time is None else made | {time: [str(cell) for cell in table[time]]}
 
 
 def _shared(cells: Sequence[Any], name: str, shown: str) -> Any:

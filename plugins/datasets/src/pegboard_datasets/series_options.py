@@ -48,10 +48,10 @@ def layout_of(series: Series | None, forecast: bool, path: str) -> str:
         return "steps" if forecast else "rows"
     if series.layout != "auto":
         return series.layout
-    if forecast or series.key:
-        return "steps"
     if series.index is not None or _has_arrays(path):
         return "files"
+    if forecast or series.key:
+        return "steps"
     return "steps" if series.time is not None else "rows"
 
 
@@ -74,11 +74,11 @@ def check_series(
             yield Problem(
                 f"{f.name} means nothing without a forecast", f"series.{f.name}", "target.kind: forecast"
             )
-        elif f.name in ORDERED and layout != "steps":
+        elif f.name in ORDERED and layout != "steps" and not (forecast and layout == "rows"):
             yield Problem(
                 f"{f.name} means nothing where {_says(layout)}", f"series.{f.name}", "layout: steps"
             )
-        elif f.name == "time" and layout == "rows":
+        elif f.name == "time" and layout == "rows" and not forecast:
             yield Problem(
                 f"time means nothing where {_says(layout)}", "series.time", "layout: steps or files"
             )
@@ -97,8 +97,6 @@ def check_series(
         )
     if not forecast:
         return
-    if layout != "steps":
-        yield Problem(f"a forecast reads steps, and {_says(layout)}", "series.layout", "steps")
     if given.window is None:
         yield Problem("the window of the forecast is missing", "series.window", "steps that the model reads")
     if given.missing == "linear":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -14,11 +14,14 @@ from .mistakes import mistake
 from .reading import Columns, column
 from .rows import Rows
 from .series_options import Series, keys_of
-from .series_reading import number_column, numbers_of
+from .series_reading import joined, list_steps, number_column, numbers_of, wide_columns, wide_steps
 from .series_time import Clock, find_clock, on_grid, read_times
 
 Array = NDArray[Any]
-FILLS = "series: {missing: forward} puts the last value there; zero puts 0, and mask says besides where"
+FILLS = (
+    "series: {missing: forward} puts the last value there; zero puts 0, and mask says besides where; "
+    "irregular: rows counts rows as steps, whatever their times"
+)
 
 
 @dataclass
@@ -52,7 +55,9 @@ class StepTable:
     def series(self, clock: Clock, irregular: str) -> list[Keyed]:
         """The series of every key, by key."""
         found = []
-        for key, rows in self.groups().items():
+        groups = self.groups()
+        longest = max(map(len, groups.values()), default=0)
+        for key, rows in groups.items():
             times = numpy.arange(len(rows), dtype=numpy.float64) if self.times is None else self.times[rows]
 
             def where(at: int, rows: Array = rows, key: tuple[str, ...] = key) -> str:
@@ -63,7 +68,9 @@ class StepTable:
             places = numpy.full(int(steps[-1]) + 1, -1)
             places[steps] = rows
             ticks = clock.ticks(times)
-            if irregular != "rows":
+            if self.times is None:  # nothing says when a series was: all end together
+                ticks = ticks + (longest - len(rows))
+            elif irregular != "rows":
                 ticks = ticks[0] + numpy.arange(len(places))
             found.append(Keyed(key, places, ticks))
         return found
@@ -144,9 +151,47 @@ def insist(
         )
 
 
+def rows_of_steps(
+    rows: Rows, series: Series, names: Sequence[str], wide: Mapping[str, str | tuple[str, ...]]
+) -> tuple[Rows, Series]:
+    """Rows that are whole series as a row for each step, and how these are read.
+
+    A series is known by the key columns, or by the number of its row; its times are a column of lists.
+    """
+    import datasets  # type: ignore[import-untyped]
+
+    parts = []
+    for name in names:
+        if given := wide.get(name):
+            part = wide_steps(rows, name, wide_columns(given, rows.data.features))
+        else:
+            part = list_steps(rows, name)
+        if part.values.shape[1] != 1:
+            found = f"column {name!r} has {part.values.shape[1]} numbers in a step"
+            raise mistake(found, "one, for a forecast")
+        parts.append(part)
+    steps = joined(parts, names, rows.where)
+    keys = keys_of(series) or ("series",)
+    owner = numpy.repeat(numpy.arange(len(rows)), steps.lengths).tolist()
+    made: dict[str, list[Any]] = {}
+    for name in keys:
+        texts = [category_text(v) for v in (rows.values(name) if series.key else range(len(rows)))]
+        made[name] = [texts[row] for row in owner]
+    if series.time is not None:
+        stamps = rows.values(series.time)
+        for row, (cells, length) in enumerate(zip(stamps, steps.lengths, strict=True)):
+            if not isinstance(cells, list) or len(cells) != length:
+                found = f"column {series.time!r}, {rows.where(row)}: no list of {length} time stamps"
+                raise mistake(found, "a stamp for every step")
+        made[series.time] = [stamp for cells in stamps for stamp in cells]
+    for place, name in enumerate(names):
+        made[name] = steps.values[:, place].tolist()
+    return Rows(datasets.Dataset.from_dict(made), rows.split), replace(series, key=keys, layout="steps")
+
+
 def sample_rows(rows: Rows, series: Series, steps: Sequence[str], others: Sequence[str]) -> Rows:
     """A row for each key: lists of the values of `steps`, and what stands in `others` at all its steps."""
-    import datasets  # type: ignore[import-untyped]
+    import datasets
 
     table = steps_of(rows, series)
     clock = table.clock()
