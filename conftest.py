@@ -70,6 +70,18 @@ def no_network() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def plugins_found_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The conformance tests of a plugin look for plugins once, and not for every config."""
+    if not request.path.name.endswith("_conformance.py"):
+        yield
+        return
+    from pegboard.testing.runs import plugins_once
+
+    with plugins_once():
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PEGBOARD_DATA with small files of the specs of the real data sets."""

@@ -14,6 +14,7 @@ import pytest
 import torch
 from pegboard_gnn.trials import write_citations
 from sandbox import ROOT
+from sweeps import first_of_each
 
 BENCHMARKS = ROOT / "benchmarks"
 
@@ -43,6 +44,7 @@ def small_cora(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
         function.cache_clear()
 
 
+@pytest.mark.sweep
 def test_a_step_of_ours_makes_fewer_calls_than_the_hand_written_one(bench: Any) -> None:
     steps = bench("steps")
     rows = steps.loops()
@@ -72,7 +74,7 @@ def abs_of(number: int) -> int:
     return abs(number)
 
 
-@pytest.mark.parametrize("name", ["lenet", "decoder", "gcn", "gin on graphs", "gan"])
+@pytest.mark.parametrize("name", first_of_each(["lenet", "decoder", "gcn", "gin on graphs", "gan"]))
 def test_a_step_of_a_family_makes_fewer_calls_than_one_by_hand(bench: Any, name: str, tmp_path: Path) -> None:
     families = bench("families")
     ours, hand = families.pair(families.configs(tmp_path)[name])
@@ -142,7 +144,7 @@ def test_every_batch_of_the_graph_workload_is_the_full_batch(small_cora: Any, be
 
 
 @pytest.mark.usefixtures("small_cora")
-@pytest.mark.parametrize("name", ["pyg", "pegboard"])
+@pytest.mark.parametrize("name", first_of_each(["pyg", "pegboard"]))
 def test_a_turn_trains_on_a_graph(bench: Any, name: str) -> None:
     worker, work = bench("worker"), bench("workloads").WORKLOADS["gcn"]
     answer = worker.turn(name, work, threads=1, defaults=False, count=False)  # refused where none trained
@@ -150,7 +152,7 @@ def test_a_turn_trains_on_a_graph(bench: Any, name: str) -> None:
     assert answer["epoch"] > 0
 
 
-@pytest.mark.parametrize("name", ["lean", "pegboard"])
+@pytest.mark.parametrize("name", first_of_each(["lean", "pegboard"]))
 def test_a_turn_trains_and_is_timed_by_its_epochs(bench: Any, name: str) -> None:
     worker, work = bench("worker"), bench("workloads").WORKLOADS["mlp"]
     answer = worker.turn(name, work, threads=1, defaults=False, count=True)

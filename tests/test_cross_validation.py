@@ -24,6 +24,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pegboard.provenance._packages", lambda plugins: [])
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-035")
 def test_cross_validation_chooses_the_degree_of_a_polynomial(tmp_path: Path, quick: None) -> None:
     """30 noisy points of a cosine ask for degree 3 to 5, whoever is in which of 3, 5 or 10 folds."""

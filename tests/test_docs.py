@@ -36,12 +36,14 @@ import yaml
 from editable import install
 from packaging.requirements import Requirement
 from sandbox import PROJECTS, ROOT
+from sweeps import only
 from warm import warm_commands
 
 FILES = sorted(
     path
     for pattern in ("README.md", "docs/**/*.md", "*/README.md", "plugins/*/README.md", "zoo/**/card.md")
     for path in ROOT.glob(pattern)
+    if not path.relative_to(ROOT).parts[0].startswith(".")
 )
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>```+)(?P<language>\w*)[^\n]*\n(?P<text>.*?)^(?P=indent)(?P=ticks)$",
@@ -267,7 +269,17 @@ def example_of(path: Path) -> Path | None:
     return found if path.parent == EXAMPLES.parent and found.is_dir() else None
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def quick(path: Path) -> bool:
+    """True of a page that takes a second or two: the cards, and a few pages of docs/."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "docs":
+        return path.name in ("configs.md", "order.md", "closure_optimizer.md")
+    return parts[-3:-1] != ("mnist", "diffusion")  # which samples
+
+
+@pytest.mark.parametrize(
+    "path", only(FILES, [*filter(quick, FILES)]), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_every_block_runs(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: Path
 ) -> None:

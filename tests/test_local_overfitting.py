@@ -19,6 +19,7 @@ def by_region(error: Tensor, quantity: Tensor, bounds: list[float]) -> list[floa
     return [float(error[which == number].mean()) for number in range(len(bounds) + 1)]
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-114")
 def test_a_narrow_net_errs_where_the_target_bends_and_a_wide_one_where_it_is_flat(tmp_path: Path) -> None:
     x = torch.linspace(-1, 1, 401)[:, None]

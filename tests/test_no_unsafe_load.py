@@ -175,6 +175,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.sweep
 def test_commands_run_nothing_that_they_read(tmp_path: Path) -> None:
     (tmp_path / "cfg.yaml").write_text(
         textwrap.dedent("""

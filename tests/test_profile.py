@@ -14,6 +14,7 @@ from pegboard.cli import main
 from pegboard.planning import Plan, assemble, overrides
 from pegboard.registry import Registry
 from proofs import Config, all_tricks, differences, plain
+from sweeps import first_of_each
 
 # 16 updates of two batches, with all that the core can do in them.
 TRAINER = {"steps": 16, "accumulate": 2, "clip": 1.0, "ema": 0.9, "log_every": 2, "device": "cpu"}
@@ -140,7 +141,7 @@ def test_a_run_that_is_one_call_of_a_graph_is_traced(tmp_path: Path, monkeypatch
     assert "pegboard::compiled step" in [e["name"] for e in events]
 
 
-@pytest.mark.parametrize("how", ["auto", "step"])
+@pytest.mark.parametrize("how", first_of_each(["auto", "step"]))
 def test_steps_that_do_not_become_graphs_are_told_in_their_parts(
     how: str, given: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,6 +171,7 @@ def test_new_configs_are_what_editors_expect(made: dict[str, Path], crowd: Sandb
     assert not validator.is_valid({"regularizers": {"max_norm": {"bound": -1}}})
 
 
+@pytest.mark.sweep
 def test_new_plugin_works_beside_the_core_and_what_its_config_names(
     beside: list[Path], tmp_path: Path
 ) -> None:

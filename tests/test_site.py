@@ -25,6 +25,7 @@ from pegboard.registry import KINDS, Registry
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from sandbox import ROOT
+from sweeps import first_of_each_row
 
 
 class Read(HTMLParser):
@@ -130,13 +131,15 @@ def test_packages_and_tools_are_no_pages(site: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "nav", "message"),
-    [
-        ("[x](nothing.md)", [{"A": "a.md"}], "nothing.md"),
-        ("[x](#nothing)", [{"A": "a.md"}], "no such anchor"),
-        ("[x](/elsewhere.md)", [{"A": "a.md"}], "absolute link"),
-        ("# A", [{"B": "b.md"}], 'not included in the "nav"'),
-        ('```python\n--8<-- "docs/nothing.py"\n```', [{"A": "a.md"}], "nothing.py"),
-    ],
+    first_of_each_row(
+        [
+            ("[x](nothing.md)", [{"A": "a.md"}], "nothing.md"),
+            ("[x](#nothing)", [{"A": "a.md"}], "no such anchor"),
+            ("[x](/elsewhere.md)", [{"A": "a.md"}], "absolute link"),
+            ("# A", [{"B": "b.md"}], 'not included in the "nav"'),
+            ('```python\n--8<-- "docs/nothing.py"\n```', [{"A": "a.md"}], "nothing.py"),
+        ]
+    ),
 )
 def test_a_wrong_page_is_refused(
     text: str, nav: list[dict[str, str]], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

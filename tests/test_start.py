@@ -102,6 +102,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.sweep
 def test_the_compiler_is_imported_when_it_is_used_and_not_before() -> None:
     wanted = dict.fromkeys(("without", "left", "compiles", "stays", "again"), True)
     assert python(ABSENT) == wanted

@@ -14,6 +14,7 @@ import torch
 from pegboard.config.check import check
 from pegboard.engine import torch_private
 from pegboard.planning import Assembly, Plan, assemble, make_plan
+from sweeps import first_of_each
 from torch import nn
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -98,7 +99,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["mlp", "stranger"])
+@pytest.mark.parametrize("own", first_of_each([True, False]), ids=["mlp", "stranger"])
 def test_any_order_of_the_tricks_gives_the_same_weights(
     own: bool, teacher: str, tmp_path: Path, stranger: dict[str, Any]
 ) -> None:
@@ -116,8 +117,8 @@ def test_any_order_of_the_tricks_gives_the_same_weights(
     assert len(plans) == 1  # for all 120 orders
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["mlp", "stranger"])
-@pytest.mark.parametrize("key", ZERO)
+@pytest.mark.parametrize("own", first_of_each([True, False]), ids=["mlp", "stranger"])
+@pytest.mark.parametrize("key", first_of_each(ZERO))
 @pytest.mark.parametrize(
     "beside", [False, pytest.param(True, marks=pytest.mark.prove)], ids=["alone", "beside the others"]
 )
@@ -131,13 +132,14 @@ def test_strength_zero_is_absent_bit_for_bit(
     assert same(absent, weights_of(config(regularizers={**others, **zero}, **nodes), tmp_path))
 
 
+@pytest.mark.sweep
 def test_l2_of_strength_zero_is_absent_too(tmp_path: Path) -> None:
     zero = {"weight_decay": {"value": 0.0, "mode": "l2"}}
     assert same(weights_of(config(), tmp_path), weights_of(config(regularizers=zero), tmp_path))
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["mlp", "stranger"])
-@pytest.mark.parametrize("key", STRENGTHS)
+@pytest.mark.parametrize("own", first_of_each([True, False]), ids=["mlp", "stranger"])
+@pytest.mark.parametrize("key", first_of_each(STRENGTHS))
 def test_each_trick_changes_the_weights(
     own: bool, key: str, teacher: str, tmp_path: Path, stranger: dict[str, Any]
 ) -> None:
@@ -181,6 +183,7 @@ def test_a_step_with_all_tricks_equals_their_formulas(teacher: str, tmp_path: Pa
         assert torch.allclose(found[name], value, atol=1e-6), name
 
 
+@pytest.mark.sweep
 def test_weights_trained_without_a_trick_start_a_model_with_it(tmp_path: Path, capsys: Any) -> None:
     plain = pegboard.train(config(), root=tmp_path, quiet=True)
     node = {"name": "mlp", "hidden": [16], "weights": str(plain.folder)}
@@ -239,6 +242,7 @@ def test_the_printed_trace_is_that_of_a_run(
     assert {event.split()[1] for event in in_a_step if " " in event} == STRENGTHS.keys() - {"weight_decay"}
 
 
+@pytest.mark.sweep
 def test_the_trace_holds_every_batch_of_an_update() -> None:
     plan = pegboard.plan(config(regularizers={"label_smoothing": {}}, trainer={"steps": 2, "accumulate": 3}))
     batch = ["edit_target label_smoothing", "forward and loss of model", "backward"]

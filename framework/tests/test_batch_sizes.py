@@ -191,6 +191,7 @@ def test_a_run_that_the_optimizer_ends_is_measured_and_saved_though_it_was_not_d
     assert (run.folder / "checkpoints" / "last").resolve().name == "step-00000006"
 
 
+@pytest.mark.sweep
 def test_an_optimizer_is_asked_once_after_every_whole_epoch(sized: Config, root: Path) -> None:
     given = sized(ends(3, steps=8), batch_size=16)  # 8 updates are no whole third epoch
     run = pegboard.train(given, root=root, quiet=True)

@@ -271,6 +271,7 @@ def test_what_follows_from_a_value_comes_after_it(first: Path, train: Train, cap
     assert "likely cause: config (regularizers.everything)" in screen
 
 
+@pytest.mark.sweep
 def test_weights_a_run_starts_from_are_recorded(first: Path, train: Train, capsys: Capture) -> None:
     one, two = (train("trainer.epochs=1", f"model.weights={first}") for _ in range(2))
     used = first / "checkpoints" / "best" / "model.safetensors"

@@ -23,6 +23,7 @@ from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.engine.loop import Interrupted
 from pegboard.folds import describe, judge, quantile, shared_epoch
+from sweeps import first_of_each
 
 Config = Callable[..., dict[str, Any]]
 Capture = pytest.CaptureFixture[str]
@@ -208,7 +209,8 @@ def the_only(root: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["fold-0", "fold-1/checkpoints/step-00000008", "fold-1/summary.json", "summary.json"]
+    "name",
+    first_of_each(["fold-0", "fold-1/checkpoints/step-00000008", "fold-1/summary.json", "summary.json"]),
 )
 def test_killed_at_any_instant_it_ends_with_the_same_bytes(
     config: Config, whole: pegboard.Run, root: Path, name: str

@@ -125,6 +125,7 @@ def test_its_own_health_check_is_asked_and_may_print(seen: dict[str, Imported]) 
     assert all(seen[kind].phase == "health" for kind in errors)
 
 
+@pytest.mark.sweep
 def test_a_local_file_an_attribute_and_an_absent_module_are_targets_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from pegboard.data.placing import Held
 from pegboard.engine.evaluate import reading_batches
 from pegboard.planning import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
+from sweeps import first_of_each
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -195,7 +196,7 @@ def test_a_batch_in_pieces_makes_the_update_of_the_whole(given: Config, root: Pa
         torch.testing.assert_close(found, model.state_dict()[name], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", first_of_each([0, 2]))
 def test_streamed_it_trains_to_the_same_bits_and_resumes(given: Config, root: Path, workers: int) -> None:
     held = pegboard.train(given(), root=root / "held", quiet=True)
     data = given()["data"] | {"streamed": True, "workers": workers}

@@ -298,6 +298,7 @@ def test_a_run_stopped_in_an_epoch_resumes_exactly(
     assert all(torch.equal(found, expected[name]) for name, found in weights(run).items())
 
 
+@pytest.mark.sweep
 def test_streamed_sequences_train_to_the_same_bits(given: Config, root: Path, whole: pegboard.Run) -> None:
     data = {"name": "worded", "batch_size": 16, "streamed": True, "workers": 2}
     run = pegboard.train(given(data=data), root=root, quiet=True)

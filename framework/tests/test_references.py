@@ -151,6 +151,7 @@ def test_configs_merge_and_switch_a_reference_off() -> None:
     assert check(settings.plain).plain == settings.plain
 
 
+@pytest.mark.sweep
 def test_editors_are_offered_references_alone() -> None:
     made = schema(Registry.discover(local=[TOY, FITTED]))
     offered = [one.get("const") for one in made["$defs"]["names.reference"]["anyOf"]]

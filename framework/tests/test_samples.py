@@ -69,6 +69,7 @@ def test_two_evaluations_of_the_same_weights_agree_to_the_bit(run: Path) -> None
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.sweep
 def test_evaluations_do_not_touch_what_training_draws(cloudy: Make, root: Path) -> None:
     often, once = ({"steps": 6, "device": "cpu", "eval_every": n, "sample_every": 1} for n in (1, 3))
     runs = [pegboard.train(cloudy(trainer=t), root=root, quiet=True).folder for t in (often, once)]
@@ -250,6 +251,7 @@ def test_trackers_keep_the_samples_of_every_time_apart(
     assert [name for name in told if "samples" in name] == ["samples-0002", "samples-0004", "samples"]
 
 
+@pytest.mark.sweep
 def test_pictures_of_samples_that_no_model_generates_are_a_mistake(config: Make) -> None:
     with pytest.raises(PegboardError, match="found 2, but the model 'net' generates no samples to draw"):
         pegboard.plan(config(trainer={"epochs": 1, "sample_every": 2}))

@@ -20,6 +20,7 @@ from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning import Plan, assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
+from sweeps import first_of_each
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -115,7 +116,7 @@ def test_an_epoch_has_as_many_updates_as_batches_and_a_step_costs_the_same_of_an
     assert len(costs) == 1
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
+@pytest.mark.parametrize("sampling", first_of_each(SAMPLING))
 def test_draws_are_keyed_by_seed_and_epoch_and_leave_the_global_stream_alone(
     drawn: Config, sampling: str
 ) -> None:
@@ -228,7 +229,7 @@ def test_weights_decide_either_the_draws_or_the_loss(drawn: Config, root: Path, 
         torch.testing.assert_close(found[name], tensor)
 
 
-@pytest.mark.parametrize("sampling", SAMPLING)
+@pytest.mark.parametrize("sampling", first_of_each(SAMPLING))
 def test_draws_are_the_same_from_memory_streamed_and_from_any_source(
     drawn: Config, root: Path, sampling: str
 ) -> None:
@@ -255,7 +256,7 @@ CUT: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", CUT)
+@pytest.mark.parametrize("kind", first_of_each(CUT))
 def test_a_run_cut_anywhere_resumes_exactly(drawn: Config, root: Path, kind: str) -> None:
     fields = dict(CUT[kind])
     trainer = {"epochs": 3, "device": "cpu", "log_every": 2} | fields.pop("trainer", {})
@@ -265,7 +266,7 @@ def test_a_run_cut_anywhere_resumes_exactly(drawn: Config, root: Path, kind: str
         assert differences(uncut, cut_and_resumed(given, root, cut)) == []
 
 
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("streamed", first_of_each([False, True]))
 def test_sequences_that_are_drawn_still_share_batches_with_their_like(
     drawn: Config, root: Path, streamed: bool
 ) -> None:

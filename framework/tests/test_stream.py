@@ -24,7 +24,8 @@ import torch
 from pegboard import Batch, PegboardError, Stream
 from pegboard.data import Batches, Groups, Unreadable, workers
 from pegboard.engine.evaluate import Halted, reading
-from pegboard.engine.loop import Interrupted
+from pegboard.engine.loop import Interrupted, Loop
+from sweeps import first_of_each
 
 Config = Callable[..., dict[str, Any]]
 HERE = Path(__file__).parent
@@ -368,7 +369,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("end", ["at its end", "killed"])
+@pytest.mark.parametrize("end", first_of_each(["at its end", "killed"]))
 def test_no_process_outlives_the_one_that_reads(end: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -415,15 +416,22 @@ def filed(config: Config, tmp_path: Path) -> Config:
 
 
 def at_step(monkeypatch: pytest.MonkeyPatch, number: int, act: Callable[[Any], None]) -> None:
-    """Do something when a certain batch is asked for."""
-    gather, count = Stream.gather, itertools.count(1)
+    """Do something when the loop asks for a certain batch; what was read before it began is not counted."""
+    gather, run, count = Stream.gather, Loop.run, itertools.count(1)
+    running = False
 
     def counted(self: Stream, index: torch.Tensor) -> Batch:
-        if next(count) == number:
+        if running and next(count) == number:
             act(self)
         return gather(self, index)
 
+    def begun(self: Loop) -> str | None:
+        nonlocal running
+        running = True
+        return run(self)
+
     monkeypatch.setattr(Stream, "gather", counted)
+    monkeypatch.setattr(Loop, "run", begun)
 
 
 Outcome = tuple[bytes, list[dict[str, Any]]]
@@ -451,14 +459,14 @@ def folder_of(root: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("count", first_of_each([0, 2]))
 def test_a_run_ends_with_the_same_bytes_in_memory_and_streamed(
     filed: Config, root: Path, whole: Outcome, count: int
 ) -> None:
     assert outcome(pegboard.train(filed(workers=count), root=root, quiet=True)) == whole
 
 
-@pytest.mark.parametrize("batch", [1, 10, 13, 20])  # of 8 in an epoch and 2 in an evaluation
+@pytest.mark.parametrize("batch", first_of_each([1, 10, 13, 20]))  # of 8 in an epoch and 2 in an evaluation
 def test_a_run_stopped_in_an_epoch_or_an_evaluation_resumes_exactly(
     filed: Config, root: Path, whole: Outcome, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
@@ -471,7 +479,7 @@ def test_a_run_stopped_in_an_epoch_or_an_evaluation_resumes_exactly(
     assert outcome(run) == whole
 
 
-@pytest.mark.parametrize("batch", [10, 14])
+@pytest.mark.parametrize("batch", first_of_each([10, 14]))
 def test_a_run_killed_in_an_epoch_or_an_evaluation_resumes_exactly(
     filed: Config, root: Path, whole: Outcome, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
@@ -492,6 +500,7 @@ def kill_reader(stream: Stream) -> None:
     children()[0].kill()
 
 
+@pytest.mark.sweep
 def test_a_run_whose_reader_is_killed_says_so_and_resumes_exactly(
     filed: Config, root: Path, whole: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -505,8 +514,8 @@ def test_a_run_whose_reader_is_killed_says_so_and_resumes_exactly(
     assert outcome(run) == whole
 
 
-@pytest.mark.parametrize("count", [0, 2])
-@pytest.mark.parametrize("damage", ["missing", "cut short"])
+@pytest.mark.parametrize("count", first_of_each([0, 2]))
+@pytest.mark.parametrize("damage", first_of_each(["missing", "cut short"]))
 def test_a_run_whose_file_is_damaged_says_so_and_resumes_exactly(
     filed: Config,
     root: Path,

@@ -25,6 +25,7 @@ from pegboard.data import epoch_order
 from pegboard.engine import loop as loops
 from pegboard.planning import assemble, make_plan
 from pegboard.rng import key_seed
+from sweeps import first_of_each
 from torch.nn import functional
 
 Config = Callable[..., dict[str, Any]]
@@ -173,6 +174,7 @@ def test_players_train_in_turn_each_with_its_own_settings(config: Config, root: 
     assert {"train/first/loss", "train/second/loss"} <= run.history[0].keys()
 
 
+@pytest.mark.sweep
 def test_a_player_that_did_not_move_has_no_loss_in_the_row(config: Config, root: Path) -> None:
     given = config(objective={"name": "guess", "players": 2}, trainer={"steps": 2, "log_every": 1})
     first, second = pegboard.train(given, root=root, quiet=True).history[:2]
@@ -283,7 +285,7 @@ def test_players_without_held_out_data_are_judged_by_the_loss_of_the_first(
         pegboard.train(given, "trainer.monitor=train/loss", root=root, quiet=True)
 
 
-@pytest.mark.parametrize("step", [1, 5, 8])
+@pytest.mark.parametrize("step", first_of_each([1, 5, 8]))
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -377,7 +379,9 @@ def test_what_is_saved_after_a_damaged_checkpoint_stays(
     assert same(weights(pegboard.resume(folder, quiet=True)), weights(whole))
 
 
-@pytest.mark.parametrize("damage", [lambda best: _flip(best / "model.safetensors"), shutil.rmtree])
+@pytest.mark.parametrize(
+    "damage", first_of_each([lambda best: _flip(best / "model.safetensors"), shutil.rmtree])
+)
 def test_a_damaged_best_checkpoint_is_named_and_never_measured(
     config: Config, root: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None]
 ) -> None:

@@ -15,9 +15,10 @@ from hostile import CONFIG, EVIL, Said
 from pegboard import PegboardError, zoo
 from pegboard.cli import main
 from pegboard.config.check import check
+from sweeps import first_of_each
 
 
-@pytest.mark.parametrize("place", ["beside", "absolute", "nested"])
+@pytest.mark.parametrize("place", first_of_each(["beside", "absolute", "nested"]))
 def test_a_saved_config_never_runs_the_files_it_names(run: Path, said: Said, place: str) -> None:
     (run / "evil.py").write_text(EVIL)
     config = yaml.safe_load((run / "config.yaml").read_text())
@@ -137,11 +138,13 @@ def test_a_config_that_is_no_text_is_refused(said: Said) -> None:
 
 @pytest.mark.parametrize(
     "grow",
-    [
-        lambda i: f"${{a{i - 1}}}${{a{i - 1}}}",
-        lambda i: [f"${{a{i - 1}}}"] * 2,
-        lambda i: {"x": f"${{a{i - 1}}}", "y": f"${{.z}}{'x' * i}", "z": f"${{a{i - 1}}}"},
-    ],
+    first_of_each(
+        [
+            lambda i: f"${{a{i - 1}}}${{a{i - 1}}}",
+            lambda i: [f"${{a{i - 1}}}"] * 2,
+            lambda i: {"x": f"${{a{i - 1}}}", "y": f"${{.z}}{'x' * i}", "z": f"${{a{i - 1}}}"},
+        ]
+    ),
 )
 def test_interpolations_cannot_grow_without_end(grow: Callable[[int], Any]) -> None:
     config = {**CONFIG, "a0": "xxxxxxxx", **{f"a{i}": grow(i) for i in range(1, 60)}}

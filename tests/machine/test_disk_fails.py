@@ -20,6 +20,7 @@ from pegboard import ending, training
 from pegboard.cli import main
 from pegboard.engine import checkpoint
 from pegboard.run import MetricsFile
+from sweeps import first_of_each
 
 
 # Disk full.
@@ -56,8 +57,8 @@ def disk(here: Path) -> Iterator[Disk]:
     subprocess.run(["umount", "-l", str(root)], check=True)
 
 
-@pytest.mark.parametrize("leave", [0, 4096, 12_288, 20_480])
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("leave", first_of_each([0, 4096, 12_288, 20_480]))
+@pytest.mark.parametrize("count", first_of_each([1, 2, 4]))
 def test_a_disk_full_while_a_checkpoint_is_saved(
     disk: Disk, reference: Path, fails: Fails, count: int, leave: int
 ) -> None:
@@ -69,7 +70,7 @@ def test_a_disk_full_while_a_checkpoint_is_saved(
     goes_on(disk.root, reference)
 
 
-@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("count", first_of_each([1, 3, 9]))
 def test_a_disk_full_while_a_row_is_written(
     disk: Disk, reference: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
@@ -92,7 +93,7 @@ def test_a_disk_full_while_a_row_is_written(
     goes_on(disk.root, reference)
 
 
-@pytest.mark.parametrize("name", ["draw_curves", "_tables", "write_json"])
+@pytest.mark.parametrize("name", first_of_each(["draw_curves", "_tables", "write_json"]))
 def test_a_disk_full_at_the_very_end(disk: Disk, reference: Path, fails: Fails, name: str) -> None:
     with nth(training if name == "write_json" else ending, name, 1, disk.fill):
         if name == "write_json":  # the summary alone is missing: the run is whole
@@ -121,7 +122,7 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("size", [0, 600, 3000])
+@pytest.mark.parametrize("size", first_of_each([0, 600, 3000]))
 def test_a_file_that_may_not_grow(
     here: Path, reference: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

@@ -18,6 +18,7 @@ from machine import CONFIG, Fails, goes_on, nth, unharmed
 from pegboard import planning, training
 from pegboard.cli import main
 from pegboard_objectives import functional as losses
+from sweeps import first_of_each
 
 
 def test_a_clock_that_jumps_changes_nothing(
@@ -34,11 +35,13 @@ FILLED = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 b
 
 @pytest.mark.parametrize(
     "error",
-    [
-        RuntimeError(f"[enforce fail at alloc_cpu.cpp] {FILLED}"),
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA"),
-    ],
+    first_of_each(
+        [
+            RuntimeError(f"[enforce fail at alloc_cpu.cpp] {FILLED}"),
+            MemoryError(),
+            torch.OutOfMemoryError("CUDA"),
+        ]
+    ),
 )
 def test_memory_that_runs_out_in_a_step(here: Path, reference: Path, fails: Fails, error: Exception) -> None:
     def fail() -> None:
@@ -169,6 +172,7 @@ def pegboard_command(*words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-m", "pegboard", *words], text=True, **(pipe | options))
 
 
+@pytest.mark.sweep
 def test_a_reader_that_leaves_does_not_end_the_run(here: Path, reference: Path) -> None:
     Path("cfg.yaml").write_text(yaml.safe_dump(CONFIG))
     process = pegboard_command("train", "cfg.yaml")
@@ -187,6 +191,7 @@ def test_standard_streams_that_are_closed_do_not_end_the_run(here: Path, referen
     unharmed(here / "runs/machine/latest", reference)
 
 
+@pytest.mark.sweep
 def test_a_server_that_cannot_be_reached_costs_no_row(here: Path, reference: Path) -> None:
     given = CONFIG | {"trackers": {"wandb": {"mode": "online"}}}
     Path("cfg.yaml").write_text(yaml.safe_dump(given))

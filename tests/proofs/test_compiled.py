@@ -20,7 +20,7 @@ from pegboard.engine.graph import Graph, tracing
 from pegboard.registry import Entry
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
-from sweeps import first_of_each
+from sweeps import first_of_each, first_of_each_row
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
@@ -199,7 +199,7 @@ def test_a_graph_draws_the_random_numbers_of_a_step(tmp_path: Path, monkeypatch:
     assert gap <= 1e-5
 
 
-@pytest.mark.parametrize("how", ["counter", "toggle", "list", "deque", "tensors"])
+@pytest.mark.parametrize("how", first_of_each(["counter", "toggle", "list", "deque", "tensors"]))
 @pytest.mark.usefixtures("only_traced")
 def test_state_in_python_is_never_frozen_into_a_graph(how: str, tmp_path: Path) -> None:
     gap, made = pair(odd(regularizers={"stateful": {"how": how}}), tmp_path)
@@ -208,7 +208,7 @@ def test_state_in_python_is_never_frozen_into_a_graph(how: str, tmp_path: Path) 
     assert made["level"] == "model" and re.match(named, made["why"]), made["why"]
 
 
-@pytest.mark.parametrize("how", ["assigned", "in_place", "added"])
+@pytest.mark.parametrize("how", first_of_each(["assigned", "in_place", "added"]))
 @pytest.mark.usefixtures("only_traced")
 def test_state_in_tensors_moves_on_inside_a_call(how: str, tmp_path: Path) -> None:
     gap, made = pair(odd(regularizers={"stateful": {"how": how}}), tmp_path)
@@ -242,7 +242,7 @@ def test_a_graph_that_is_made_again_is_reported(tmp_path: Path) -> None:
     assert again.startswith("step 17: ") and "factor" in again
 
 
-@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.parametrize("together", first_of_each([1, 8]))
 @pytest.mark.usefixtures("only_traced")
 def test_another_size_of_batches_is_another_graph_and_nothing_is_made_again(
     together: int, tmp_path: Path
@@ -255,7 +255,8 @@ def test_another_size_of_batches_is_another_graph_and_nothing_is_made_again(
 
 
 @pytest.mark.parametrize(
-    ("batch", "width", "asked", "threads"), [(8, 6, None, 1), (24, 20_000, None, 2), (8, 6, 2, 2)]
+    ("batch", "width", "asked", "threads"),
+    first_of_each_row([(8, 6, None, 1), (24, 20_000, None, 2), (8, 6, 2, 2)]),
 )
 def test_a_graph_of_small_products_computes_on_one_thread(
     batch: int, width: int, asked: int | None, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -300,7 +301,7 @@ HARD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("case", first_of_each(HARD))
 @pytest.mark.usefixtures("only_traced")
 def test_a_traced_run_agrees_where_it_is_hard(case: str, tmp_path: Path) -> None:
     gap, made = pair(odd(**HARD[case]), tmp_path)

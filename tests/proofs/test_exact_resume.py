@@ -27,6 +27,7 @@ from proofs import (
     tried,
     whole,
 )
+from sweeps import first_of_each
 
 pytestmark = pytest.mark.usefixtures("lean")
 
@@ -52,7 +53,7 @@ def test_all_tricks_together_resume_exactly_wherever_they_are_cut(shelf: Path, t
     assert prove(given, tmp_path, MANY) == MANY
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", first_of_each([0, 2]))
 def test_data_read_ahead_by_workers_resumes_exactly(workers: int, shelf: Path, tmp_path: Path) -> None:
     prove(streamed(shelf, workers), tmp_path, 3)
 

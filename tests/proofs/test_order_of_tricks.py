@@ -107,6 +107,7 @@ def test_pairs_of_the_registry_do_not_depend_on_their_order(shelf: Path) -> None
     assert "trained" in results
 
 
+@pytest.mark.sweep
 def test_pairs_of_every_stage_do_not_depend_on_their_order(shelf: Path) -> None:
     dice = random.Random(1)
     results = [compare(pair, shelf) for pair in dice.sample(pairs(), 30)]
@@ -119,6 +120,7 @@ def test_pairs_of_every_stage_do_not_depend_on_their_order(shelf: Path) -> None:
     assert results[-3:] == ["refused, naming both", "refused, naming both", "trained"]
 
 
+@pytest.mark.sweep
 def test_triples_do_not_depend_on_their_order(shelf: Path) -> None:
     assert [compare(triple, shelf) for triple in triples(10, 2)].count("trained") >= 3
 

@@ -15,6 +15,7 @@ import yaml
 from pegboard.cli import main
 from proofs import LOCAL, differences, plain, watched, whole
 from sessions import ended, journal_reaches, started
+from sweeps import first_of_each_row
 
 
 def prepare(folder: Path, **journal: Any) -> None:
@@ -27,7 +28,7 @@ def prepare(folder: Path, **journal: Any) -> None:
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 
 
-@pytest.mark.parametrize(("number", "code"), CODES)
+@pytest.mark.parametrize(("number", "code"), first_of_each_row(CODES))
 def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     number: signal.Signals, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_system_without_hangups_has_the_other_signals(monkeypatch: pytest.Monk
     assert ending_signals() == [signal.SIGINT, signal.SIGTERM]
 
 
+@pytest.mark.sweep
 def test_a_second_interrupt_leaves_at_once_with_the_last_checkpoint_whole(tmp_path: Path) -> None:
     prepare(tmp_path, stall_at=15, stall=60.0)
     process = started(["train", "config.yaml", "--quiet"], tmp_path)

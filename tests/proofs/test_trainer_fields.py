@@ -17,6 +17,7 @@ from pegboard.data import Resident, epoch_order
 from pegboard.engine import checkpoint
 from proofs import HERE, LOCAL, cut_and_resumed, differences, unequal, whole
 from safetensors.torch import load_file
+from sweeps import first_of_each
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
@@ -158,7 +159,9 @@ def test_a_run_equals_a_loop_written_by_hand_bit_for_bit(given: Combination, tmp
     assert apart(given, by_hand(given), trained(run.folder)) == 0
 
 
-@pytest.mark.parametrize("given", lattice(("fp32", "bf16"), "step")[::3], ids=str)  # each pair of two values
+@pytest.mark.parametrize(
+    "given", first_of_each(lattice(("fp32", "bf16"), "step")[::3]), ids=str
+)  # each pair of two values
 @pytest.mark.usefixtures("only_traced")
 def test_a_traced_run_agrees_with_a_loop_written_by_hand(given: Combination, tmp_path: Path) -> None:
     run = pegboard.train(given.config(), root=tmp_path, quiet=True)
@@ -176,7 +179,7 @@ RESUMED = [
 ]
 
 
-@pytest.mark.parametrize("given", RESUMED, ids=str)
+@pytest.mark.parametrize("given", first_of_each(RESUMED), ids=str)
 @pytest.mark.usefixtures("only_traced")
 def test_a_run_that_was_interrupted_ends_in_the_same_bytes(given: Combination, tmp_path: Path) -> None:
     reference, events = whole(given.config(), tmp_path / "whole")
@@ -243,7 +246,7 @@ def images(compiled: str, **trainer: Any) -> dict[str, Any]:
     return given | {"model": {"name": "conv"}, "plugins": {"local": LOCAL + ODD}}
 
 
-@pytest.mark.parametrize("compiled", ["off", "step"])
+@pytest.mark.parametrize("compiled", first_of_each(["off", "step"]))
 @pytest.mark.usefixtures("only_traced")
 def test_images_with_their_channels_last_train_alike(
     compiled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,11 @@ def first_of_each(values: Iterable[Any], kind: Callable[[Any], Hashable] = lambd
     return made
 
 
+def first_of_each_row(rows: Iterable[Any]) -> list[Any]:
+    """The same for rows of several values, of which the first is in every run."""
+    return [pytest.param(*row, marks=[pytest.mark.sweep] if n else []) for n, row in enumerate(rows)]
+
+
 def only(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
     """Parameters of which these are in every run, the others are marked `sweep`."""
     return [pytest.param(v, marks=[] if v in quick else [pytest.mark.sweep]) for v in values]

@@ -10,6 +10,7 @@ import pytest
 from pegboard.config.dump import to_yaml
 from pegboard.config.load import Loaded, load, read_yaml
 from pegboard.config.report import ConfigError
+from sweeps import first_of_each_row
 
 
 @pytest.fixture
@@ -221,32 +222,36 @@ def test_interpolations_are_resolved_after_the_merge(files: Any) -> None:
 
 @pytest.mark.parametrize(
     ("text", "piece"),
-    [
-        ("a: &x [*x]\n", "contains it"),
-        ("a: &x {b: *x}\n", "contains it"),
-        ("a: &x {<<: *x}\n", "contains it"),
-        (
-            "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]\n" for i in range(9)),
-            "more than",
-        ),
-        ("a: " + "[" * 1500 + "]" * 1500, "nested deeper"),
-        ("a: " + "{b: " * 100 + "1" + "}" * 100, "nested deeper"),
-        ("a: !!python/object/apply:os.system ['true']\n", "tag !!python"),
-        ("!!python/object:os.x {}\n", "tag !!python"),
-        ("a: !!binary aGVsbG8=\n", "tag !!binary"),
-        ("!!str a: 1\n", "tag on a key"),
-        ("a: ! x\n", "the YAML tag !"),
-        ("? [a, b]\n: 1\n", "a list or mapping as a key"),
-        ("? {a: b}\n: 1\n", "a list or mapping as a key"),
-        ("true: 1\n", "not a text"),
-        ("null: 1\n", "an empty key"),
-        ("1.5: 1\n", "not a text"),
-        ("<<: 5\n", "found no mapping after '<<'"),
-        ("a: \x00\n", "control character"),
-        ("%YAML 9.9\n---\na: 1\n", "YAML"),
-        ('a: "\\q"\n', "YAML"),
-        ("--- a\n--- b\n", "second document"),
-    ],
+    first_of_each_row(
+        [
+            ("a: &x [*x]\n", "contains it"),
+            ("a: &x {b: *x}\n", "contains it"),
+            ("a: &x {<<: *x}\n", "contains it"),
+            (
+                "".join(
+                    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9 if i else ['x'] * 9)}]\n" for i in range(9)
+                ),
+                "more than",
+            ),
+            ("a: " + "[" * 1500 + "]" * 1500, "nested deeper"),
+            ("a: " + "{b: " * 100 + "1" + "}" * 100, "nested deeper"),
+            ("a: !!python/object/apply:os.system ['true']\n", "tag !!python"),
+            ("!!python/object:os.x {}\n", "tag !!python"),
+            ("a: !!binary aGVsbG8=\n", "tag !!binary"),
+            ("!!str a: 1\n", "tag on a key"),
+            ("a: ! x\n", "the YAML tag !"),
+            ("? [a, b]\n: 1\n", "a list or mapping as a key"),
+            ("? {a: b}\n: 1\n", "a list or mapping as a key"),
+            ("true: 1\n", "not a text"),
+            ("null: 1\n", "an empty key"),
+            ("1.5: 1\n", "not a text"),
+            ("<<: 5\n", "found no mapping after '<<'"),
+            ("a: \x00\n", "control character"),
+            ("%YAML 9.9\n---\na: 1\n", "YAML"),
+            ('a: "\\q"\n', "YAML"),
+            ("--- a\n--- b\n", "second document"),
+        ]
+    ),
 )
 def test_hostile_yaml_is_a_mistake_and_runs_nothing(files: Any, text: str, piece: str) -> None:
     files(a=text)

@@ -257,6 +257,7 @@ def test_a_check_of_this_release_only_warns(monkeypatch: pytest.MonkeyPatch) -> 
     assert replace(check, since="0.6.0").level == "required"
 
 
+@pytest.mark.sweep
 def test_what_is_advised_warns_unless_strict(folder: Path) -> None:
     _, old, new = DEFECTS["compiles_whole"]
     (folder / "mine.py").write_text(SOUND.read_text().replace(old, new))

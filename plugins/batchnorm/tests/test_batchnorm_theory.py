@@ -13,6 +13,7 @@ from pegboard import Peg
 from pegboard.pegs import find
 from pegboard_batchnorm import BatchNorm
 from sklearn.datasets import load_digits
+from sweeps import first_of_each
 from torch import Tensor, nn
 
 Make = Callable[..., nn.Sequential]
@@ -156,7 +157,7 @@ def test_what_a_layer_receives_drifts_less(
 
 
 @pytest.mark.catalogue("S3-125")
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", first_of_each([0, 1, 2]))
 def test_a_deep_net_learns_at_a_rate_five_times_as_large(
     mlp: Make, hang: Hang, digits: tuple[Tensor, Tensor], seed: int
 ) -> None:
@@ -207,6 +208,7 @@ def test_the_mean_of_a_batch_is_off_by_one_over_the_root_of_its_size(hang: Hang)
         assert peg.batchnorm.running_mean.std().item() == pytest.approx(size**-0.5, rel=0.1)
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-126")
 def test_batches_of_two_spoil_it_and_leave_group_normalisation_alone(
     mlp: Make, hang: Hang, digits: tuple[Tensor, Tensor]

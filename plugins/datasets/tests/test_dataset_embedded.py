@@ -64,6 +64,7 @@ def test_digits_are_those_of_scikit_learn_with_and_without_its_import(monkeypatc
     assert (rows[:, :-1] == bunch.data).all() and (rows[:, -1] == bunch.target).all()
 
 
+@pytest.mark.sweep
 def test_reading_digits_imports_torch_and_numpy_alone():
     code = (
         "from pegboard import Context; from pegboard_datasets import pegboard_datasets;"

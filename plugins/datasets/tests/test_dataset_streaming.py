@@ -269,6 +269,7 @@ def write_wide(path: Path, rows: int, width: int) -> str:
     return str(path)
 
 
+@pytest.mark.sweep
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="the system does not tell what is resident"
 )

@@ -124,6 +124,7 @@ def test_samples_of_components_have_their_covariance() -> None:
     assert (torch.cov(made.T) - wanted).norm() < 0.05 * wanted.norm()
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-143")
 def test_a_trained_linear_autoencoder_spans_the_components(root: Path) -> None:
     config = {
@@ -138,6 +139,7 @@ def test_a_trained_linear_autoencoder_spans_the_components(root: Path) -> None:
     assert reference["angle_cosine"] > 0.9999 and reference["relative"] < 1e-3
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-142", "S3-144", "S3-146")
 def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> None:
     x = curve(400)

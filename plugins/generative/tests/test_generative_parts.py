@@ -13,6 +13,7 @@ import torch
 from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.testing.runs import lean, plugins_once
+from sweeps import first_of_each
 
 MODELS: dict[str, dict[str, Any]] = {
     "pca": {"latent": 2},
@@ -37,7 +38,7 @@ def config(model: str, /, **nodes: Any) -> dict[str, Any]:
     return base | nodes
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", first_of_each(MODELS))
 def test_every_model_trains_and_samples_to_the_same_bytes(model: str, root: Path, tmp_path: Path) -> None:
     with plugins_once():
         run = pegboard.train(config(model), root=root, quiet=True)
@@ -49,7 +50,7 @@ def test_every_model_trains_and_samples_to_the_same_bytes(model: str, root: Path
     assert all(math.isfinite(v) for v in run.summary["figures"].values())
 
 
-@pytest.mark.parametrize("model", NETWORKS)
+@pytest.mark.parametrize("model", first_of_each(NETWORKS))
 def test_dropout_batchnorm_and_weight_decay_act_on_every_network(model: str, root: Path) -> None:
     tricks = {"dropout": {"p": 0.5}, "batchnorm": {}, "weight_decay": {"value": 0.1}}
     weights = []
@@ -298,6 +299,7 @@ def test_both_terms_of_the_bound_make_codes_that_hold_classes(root: Path) -> Non
     assert mean.abs().max() < 1e-6
 
 
+@pytest.mark.sweep
 def test_compiled_steps_train_a_game_or_say_what_keeps_them(root: Path) -> None:
     text = pegboard.plan(config("gan", trainer={"epochs": 1, "device": "cpu", "compile": "step"})).explain()
     (line,) = [line for line in text.splitlines() if line.startswith("compile ")]

@@ -14,6 +14,7 @@ from graphs_at_hand import FEATURES, model, random_graph
 from pegboard.testing.runs import cut_and_resumed, differences, lean, whole
 from pegboard_gnn import network, sparse
 from pegboard_gnn.sparse import Csr
+from sweeps import first_of_each
 from torch import Tensor
 from torch.fx import GraphModule
 
@@ -99,8 +100,8 @@ def test_the_compiler_is_told_the_shape_and_the_kind_of_a_product() -> None:
         torch.library.opcheck(torch.ops.pegboard_gnn.multiply, given, test_utils="test_faketensor")
 
 
-@pytest.mark.parametrize("ready", [True, False])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("ready", first_of_each([True, False]))
+@pytest.mark.parametrize("name", first_of_each(MODELS))
 def test_a_compiled_network_holds_on_to_what_was_made_once(name: str, ready: bool, kept: Kept) -> None:
     x, edges, asked = torch.randn(12, FEATURES), random_graph(12), torch.tensor([3, 0, 7])
     x[torch.rand(12, FEATURES) < 0.95] = 0  # so few numbers that they are a sparse matrix
@@ -159,7 +160,7 @@ def test_a_run_on_sparse_features_learns_what_one_on_dense_features_does(
     assert apart(*runs) < 1e-6
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", first_of_each(["fp32", "bf16"]))
 def test_a_compiled_run_keeps_its_sparse_matrices_when_it_is_resumed_and_repeats_every_bit(
     precision: str, kept: Kept, tmp_path: Path
 ) -> None:

@@ -228,6 +228,7 @@ def test_the_probe_gives_the_norms_of_the_gradients():
     assert found["input"] == pytest.approx(each)
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S4-036")
 def test_a_hundred_residual_layers_train_and_a_hundred_plain_ones_do_not(tmp_path):
     assert gradients(Mlp(32, [32] * 100, 1, "sigmoid"))["input"] < 1e-30

@@ -368,6 +368,7 @@ def test_products_with_the_hessian_find_the_same_optimum(monkeypatch: pytest.Mon
     torch.testing.assert_close(solved(reference, x, y, 3).weight, dense.weight, rtol=0, atol=1e-8)
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-045")
 def test_gradient_descent_reaches_one_optimum_of_logistic_regression_from_anywhere(tmp_path: Path) -> None:
     x = random(80, 2)

@@ -16,6 +16,7 @@ from pegboard_mlp.reference_configs import Svm
 from pegboard_mlp.svm import Separator, SvmReference, best_bias, hard_margin, nearest_points, soft_margin
 from scipy.optimize import minimize
 from sklearn.svm import SVC
+from sweeps import first_of_each_row
 from torch import Tensor
 
 
@@ -83,7 +84,9 @@ def test_the_hard_margin_of_four_to_six_points(count: int, weight: list[float], 
 @pytest.mark.catalogue("T060")
 @pytest.mark.parametrize(
     ("value", "first", "least"),
-    [(0.05, 2, 0.2), (0.1, 1.25, 0.34375), (0.3, 2 / 3, 1.4 / 3), (1, 0.5, 0.75), (2, 0.25, 0.875)],
+    first_of_each_row(
+        [(0.05, 2, 0.2), (0.1, 1.25, 0.34375), (0.3, 2 / 3, 1.4 / 3), (1, 0.5, 0.75), (2, 0.25, 0.875)]
+    ),
 )
 def test_the_soft_margin_of_four_points_on_a_line(
     value: float, first: float, least: float, tmp_path: Path
@@ -238,6 +241,7 @@ def test_classes_that_overlap_have_no_hard_margin() -> None:
     assert flat.gap(model, best, xor)["optimum"] == pytest.approx(1)  # no weight is worth its price
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("T056")
 def test_admissions_are_safer_outside_the_margin_of_a_soft_svm(tmp_path: Path) -> None:
     base = {

@@ -102,6 +102,7 @@ def test_a_run_by_full_batches_ends_where_the_gradient_is_small(tmp_path, search
     assert done.summary["reference"]["relative"] == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S3-066")
 def test_small_batches_need_small_rates(tmp_path):
     x, y, best = problem(256, 20, seed=4, dtype=torch.float32)
@@ -147,6 +148,7 @@ def test_small_batches_need_small_rates(tmp_path):
         assert errors[0] > 1.1 * errors[1] > 1.1  # the noise alone has 1
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("T079", "T080")
 def test_larger_batches_settle_lower_and_later(tmp_path):
     generator = torch.Generator().manual_seed(0)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from pegboard.testing import runs
 from pegboard_datasets.remembering import recalled
+from sweeps import first_of_each_row
 from torch import nn
 
 LOCAL = str(Path(__file__).with_name("sequences_plugin.py"))
@@ -44,7 +45,7 @@ RECALL: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.catalogue("S4-076", "S4-083", "S4-084", "S4-085", "S4-089")
-@pytest.mark.parametrize(("name", "seed"), [(name, 0) for name in RECALL] + [("lstm", 1)])
+@pytest.mark.parametrize(("name", "seed"), first_of_each_row([(name, 0) for name in RECALL] + [("lstm", 1)]))
 def test_a_bit_is_recalled_after_many_steps(name: str, seed: int, tmp_path: Path) -> None:
     model, length = RECALL[name]
     data = {"name": "recall", "samples": 1600, "length": length, "val": 0, "test": 0}

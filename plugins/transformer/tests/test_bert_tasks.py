@@ -38,6 +38,7 @@ def texts(task, count=6):
     return made(task, count, torch.Generator().manual_seed(0))
 
 
+@pytest.mark.sweep
 @pytest.mark.catalogue("S4-108")
 def test_it_learns_which_sentence_follows(tmp_path):
     run = pegboard.train(config("pairs", 150, lr=0.001, std=0.2, size=64), root=tmp_path, quiet=True)

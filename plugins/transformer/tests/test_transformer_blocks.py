@@ -10,6 +10,7 @@ import torch
 from pegboard_transformer.adoption import torch_names
 from pegboard_transformer.blocks import Block, FeedForward, Form, Stack, causal_mask, key_mask
 from pegboard_transformer.initial import shrink_branches, xavier
+from sweeps import first_of_each_row
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -57,7 +58,9 @@ def test_a_block_of_the_published_size_has_its_parameters() -> None:
 
 
 @pytest.mark.catalogue("S4-101", "S4-102", "S4-103")
-@pytest.mark.parametrize(("positions", "low", "high"), [("sinusoidal", 0.95, 1.0), ("none", 0.1, 0.5)])
+@pytest.mark.parametrize(
+    ("positions", "low", "high"), first_of_each_row([("sinusoidal", 0.95, 1.0), ("none", 0.1, 0.5)])
+)
 def test_a_sequence_is_reversed_by_one_block_that_knows_positions_alone(
     positions: str, low: float, high: float, tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROWS = [{"step": 10 * number, "train/loss": number / 7} for number in range(8)]
 Reader = Callable[[Path], Any]
 
@@ -31,6 +33,7 @@ def play(scenario: str, folder: Path) -> dict[str, Any]:
     return seen
 
 
+@pytest.mark.sweep
 def test_resumed_online_run_has_every_row_once_under_one_id(tmp_path: Path) -> None:
     seen = play("resumed", tmp_path)
     assert seen["warnings"] == []
@@ -50,6 +53,7 @@ def test_unreachable_server_ends_offline_with_one_warning_and_all_rows(tmp_path:
         assert read(folder).of("run")[0].run_id == "abc"
 
 
+@pytest.mark.sweep
 def test_server_that_refuses_the_run_leaves_an_offline_record(tmp_path: Path, read: Reader) -> None:
     (warning,) = play("refused", tmp_path)["warnings"]
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
@@ -57,6 +61,7 @@ def test_server_that_refuses_the_run_leaves_an_offline_record(tmp_path: Path, re
     assert read(folder).rows == ROWS
 
 
+@pytest.mark.sweep
 def test_server_that_goes_away_is_not_waited_for(tmp_path: Path, read: Reader) -> None:
     seen = play("gone", tmp_path)
     (warning,) = seen["warnings"]
