@@ -64,7 +64,10 @@ def check_hub(config: Hub, facts: Facts) -> Iterable[Problem]:
         yield Problem(f"{len(names)} columns as one target", "target.kind", "values, labels or forecast")
     yield from _check_series(config)
     for name in () if target.kind == "forecast" else sorted(set(names) & set(columns)):
-        yield Problem(f"column {name!r} is both an input and the target", "target.column", "another column")
+        yield Problem(
+            f"column {name!r} is both an input and the target", "target.column", "another column",
+            "" if config.series is None else "target.kind: forecast predicts the steps to come",
+        )  # fmt: skip
     yield from _check_target_fields(target)
     if text_inputs(config):
         yield from _check_texts(config, columns, target)
