@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import os
@@ -119,10 +120,10 @@ def test_a_run_on_a_plugin_s_spec_is_used_in_a_fresh_process(run: str, used: dic
         if command.split()[-1] not in ("table", "picture")
     }
     assert {command: outcome[0] for command, outcome in fine.items()} == dict.fromkeys(fine, 0), came
-    rows = came["predict"][1].splitlines()
-    assert len(rows) == 1 + 24
-    assert rows[0] == ("track" if run.endswith("track") else "class")
-    assert re.fullmatch(r'"?\[\[.*\]\]"?' if run.endswith("track") else "dark|bright", rows[1])
+    rows = list(csv.DictReader(came["predict"][1].splitlines()))
+    name = "track" if run.endswith("track") else "class"
+    assert len(rows) == 24 and list(rows[0]) == ["row", "target", name]
+    assert re.fullmatch(r"\[\[.*\]\]" if run.endswith("track") else "dark|bright", rows[1][name])
     assert "mean" in came["probe"][1]
 
 

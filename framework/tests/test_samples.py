@@ -104,7 +104,7 @@ def test_predictions_are_columns_of_the_nest(run: Path, capsys: pytest.CaptureFi
     words = [w for name in trained_files() for w in ("--local", str(name))]
     assert main(["predict", str(run), *words]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "error" and len(lines) == 17
+    assert lines[0] == "row,error" and len(lines) == 17
 
 
 def test_an_objective_that_says_nothing_of_a_sample_is_told(cloudy: Make, root: Path) -> None:

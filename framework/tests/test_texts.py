@@ -240,9 +240,14 @@ def test_texts_of_files_lines_and_words_are_predicted(
 
 def test_translations_stand_beside_what_they_should_be(pairs: str, capsys: Capture) -> None:
     found = answers(pairs, "--split", "test", capsys=capsys)
-    assert len(found) == 16 and found[1] == {"translation": "bba", "target": "bba"}
+    assert len(found) == 16 and found[1] == {"row": "1", "translation": "bba", "target": "bba"}
     assert answers(pairs, "--text", "ab", capsys=capsys) == [{"text": "ab", "translation": "ab"}]
     assert answers(pairs, "--text", "ab", "--beams", "2", capsys=capsys)[0]["translation"] == ""
+
+
+def test_a_model_of_text_is_not_asked_to_predict_a_split_of_it(letters: str, capsys: Capture) -> None:
+    assert main(["predict", letters, *LOCAL]) == 2
+    assert f"what it writes: pegboard sample {letters} --prompt TEXT" in capsys.readouterr().err
 
 
 def test_symbols_are_read_as_text_in_the_tables_of_a_run(letters: str) -> None:

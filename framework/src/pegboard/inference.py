@@ -28,6 +28,7 @@ from .specs import DataSpec, Image, Masked, Span, Tokens
 from .tables import Given, refuse
 
 PIECE = 256  # pictures or texts that are in memory at a time
+TRUTH = "target"  # column of what the data says
 UNASKED = -100  # in a target, where nothing is asked
 Advance = Callable[[int], None]  # told how many samples are done
 
@@ -129,7 +130,37 @@ class Trained:
     ) -> Mapping[str, list[Any]]:
         """Answers to a split or to the rows of a table, as the data set has them written for people."""
         to_table = self.splits.table if isinstance(asked, str) else self._reads().table
-        return answers if to_table is None else to_table(asked, answers)
+        if to_table is not None:
+            return to_table(asked, {name: cells for name, cells in answers.items() if name != TRUTH})
+        if not isinstance(asked, str):
+            return answers
+        known = {name: answers[name] for name in (TRUTH,) if name in answers}
+        count = len(next(iter(answers.values()), ()))
+        return {"row": list(range(count)), **known, **answers}
+
+    def refuse_generator(self, given: bool) -> None:
+        """Refuse a model that makes samples and answers nothing about those of the data or `given` ones."""
+        part: Any = self.plan.settings.model.entry.part
+        spec = self.plan.spec
+        first = spec.inputs[0] if spec.inputs else None
+        writes = isinstance(first, Tokens) and isinstance(spec.target, Tokens) and not self.translates
+        if (
+            writes
+            and not given
+            and hasattr(self.model, "generate")
+            and getattr(spec.target, "vocab", 0) == first.vocab
+        ):
+            raise PegboardError(
+                f"model {part.name!r} of {self.ref} goes on with a text, and answers nothing about one\n"
+                f"what it writes: pegboard sample {self.ref} --prompt TEXT\n"
+                f"how likely it finds the data: pegboard eval {self.ref}"
+            )
+        compares = spec.target is not None and type(self.objective).loss is not Objective.loss
+        if part.samples and not compares and not hasattr(self.model, "encode"):
+            raise PegboardError(
+                f"model {part.name!r} of {self.ref} generates samples, and answers nothing about given ones\n"
+                f"what it generates: pegboard sample {self.ref}"
+            )
 
     @property
     def translates(self) -> bool:
@@ -144,10 +175,15 @@ class Trained:
         return getattr(self.plan.spec.target, "length", None) or Decoding.length
 
     def predict(
-        self, source: Source, how: Decoding | None = None, advance: Advance = ignored
+        self,
+        source: Source,
+        how: Decoding | None = None,
+        advance: Advance = ignored,
+        truth: bool = False,
     ) -> dict[str, list[Any]]:
         """Columns for people, a value for each sample; `how` says how a text is answered.
 
+        With `truth`, what the data says stands beside it under `target`, where that has a target.
         No more than the outputs of a batch is in memory at a time.
         """
         numbers = reading_batches(source, self.device, self.batch)
@@ -160,7 +196,7 @@ class Trained:
                 if self.translates:
                     columns = self._translated(batch, how or Decoding(length=self.longest, temperature=0.0))
                 else:
-                    columns = self._worded(on_cpu(forward(*batch.inputs)), batch)
+                    columns = self._worded(on_cpu(forward(*batch.inputs)), batch, truth)
                 for key, values in columns.items():
                     found.setdefault(key, []).extend(values)
                 done += batch.samples
@@ -170,12 +206,14 @@ class Trained:
         back = torch.argsort(torch.cat(list(numbers))).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}
 
-    def _worded(self, output: Any, batch: Batch) -> dict[str, list[Any]]:
+    def _worded(self, output: Any, batch: Batch, truth: bool) -> dict[str, list[Any]]:
         """What an output says, in words."""
         said = self.objective.predict(output)
         if not said:
             raise PegboardError(self._silent())
         spec, target, asked, read = self.plan.spec, batch.target, None, None
+        if truth and target is not None:
+            said = {TRUTH: target.cpu(), **said}
         if isinstance(spec.target, Tokens) and target is not None and not target.is_floating_point():
             asked = target != UNASKED
         if isinstance(spec.target, Masked | Span) and self.codec is not None:

@@ -17,6 +17,7 @@ from .nearest import nearest
 TABLES = (".csv", ".json", ".jsonl")
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 TEXTS = (".txt", ".text", ".md")
+FORMULA = tuple("=+-@\t\r\n")  # first characters of what spreadsheets work out
 SHOWN = 20  # files that a message lists
 
 
@@ -141,16 +142,31 @@ def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
         objects = [dict(zip(columns, row, strict=True)) for row in rows]
         path.write_text(json.dumps(objects, indent=1) + "\n", "utf-8")
         return ""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in row] for row in rows)
+    text = "".join(_line(row) for row in (tuple(columns), *rows))
     if path is not None:
-        path.write_text(file.getvalue(), "utf-8")
-    return file.getvalue()
+        with path.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    return text
+
+
+def _line(cells: Sequence[Any]) -> str:
+    """A line of CSV; the writer quotes a return inside a cell where it ends lines with one."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\r\n").writerow([_cell(value) for value in cells])
+    return file.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: Any) -> str:
     if isinstance(value, list):
         return json.dumps(value)
+    if isinstance(value, str):
+        return plain_text(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def plain_text(text: str) -> str:
+    """A text as a cell that no spreadsheet takes for a formula, by an apostrophe in front of it.
+
+    What is a number stays one: -1 is no formula.
+    """
+    return f"'{text}" if text[:1] in FORMULA and not isinstance(_number(text), float) else text

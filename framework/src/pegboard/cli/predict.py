@@ -72,10 +72,11 @@ def _answers(
     from ..tables import given_files, given_texts
 
     how = _decoding(trained, args.beams)
+    trained.refuse_generator(given=bool(paths or args.text))
     if table is not None or not (paths or args.text):
         source = trained.source(args.split) if table is None else trained.encode(table, paths[0])
         with working(len(source), "sample") as advance:
-            found = trained.predict(source, how, advance)
+            found = trained.predict(source, how, advance, truth=table is None)
         return dict(trained.table(args.split if table is None else table, found))
     inputs = trained.plan.spec.inputs
     kind = "picture" if paths and inputs and isinstance(inputs[0], Image) else "text"
