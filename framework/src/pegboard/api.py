@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config.check import check
+from .config.sources import kind_of
 from .errors import PegboardError
 from .planning import Plan, make_plan
 
@@ -23,6 +25,8 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | os.PathLike):
+            raise PegboardError(f"found {kind_of(folder)}, expected the path of a run folder")
         self.folder = Path(folder)
         if not (self.folder / "config.yaml").is_file():
             from .recorded import not_a_run

@@ -21,6 +21,7 @@ from .nodes import Origin
 from .overrides import overrides as parse
 from .read import DEEPEST, Node, bare, read
 from .report import ConfigError, Mistake, join, listed, shown
+from .sources import is_module, module_hint, refuse_source, refuse_words
 
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -59,6 +60,8 @@ def load(source: Source, overrides: Sequence[str] = (), inside: Path | None = No
 
     Of a file from a stranger, what it extends has to be `inside` a folder.
     """
+    refuse_source(source)
+    refuse_words(overrides)
     files = _Files(inside)
     loaded = Loaded(mistakes=files.mistakes)
     if isinstance(source, Mapping):
@@ -256,7 +259,7 @@ def _written_out(node: Node, path: str) -> Node:
 
 def _python(value: Any, path: tuple[str, ...], mistakes: list[Mistake], around: tuple[int, ...] = ()) -> Node:
     """Data from Python as nodes: mappings, sequences, text and numbers."""
-    message = ""
+    message = hint = ""
     if isinstance(value, Mapping | list | tuple):
         if id(value) in around or len(around) > DEEPEST:
             message = "it contains itself, or is nested too deep"
@@ -283,5 +286,6 @@ def _python(value: Any, path: tuple[str, ...], mistakes: list[Mistake], around: 
         return Node(int(value) if isinstance(value, numbers.Integral) else float(value))
     else:
         message = f"found {shown(value)}, expected plain data: text, numbers, lists and mappings"
-    mistakes.append(Mistake(path=".".join(path), message=message))
+        hint = module_hint(value) if is_module(value) else ""
+    mistakes.append(Mistake(path=".".join(path), message=message, hint=hint))
     return Node(None)
