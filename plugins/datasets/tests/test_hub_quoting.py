@@ -86,6 +86,12 @@ def test_quoting_of_files_without_quotes_is_refused(tmp_path):
         pegboard.plan(config)
 
 
+def test_quoting_of_a_folder_without_tables_is_refused(read, tmp_path):
+    write(tmp_path, "rows/train.jsonl", '{"text": "a", "kind": "b"}\n')
+    with pytest.raises(PegboardError, match="has other files than csv and tsv"):
+        read(str(tmp_path / "rows"), quoting="none")
+
+
 def test_a_run_tells_the_warnings_of_its_data_before_the_first_step(tmp_path, rows_cache, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = {

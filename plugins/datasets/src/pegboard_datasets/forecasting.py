@@ -245,9 +245,13 @@ class ForecastForm(Form):
                 made[name] += [text] * horizon
             made["from"] += self.clock.shown(numpy.array([last])) * horizon
             made[time] += self.clock.shown(ticks)
+        numbers = horizon * len(self.targets)
         for column, cells in answers.items():
             label = "forecast" if column == "value" else column
             flat = [cell if isinstance(cell, list) else [cell] for cell in cells]
+            if any(len(cell) != numbers for cell in flat):  # of the whole sample
+                made[label] = [cell for cell in cells for _ in range(horizon)]
+                continue
             for place, target in enumerate(self.targets):
                 named = label if len(self.targets) == 1 else f"{label} {target}"
                 made[named] = [v for cell in flat for v in cell[place :: len(self.targets)]]

@@ -96,6 +96,10 @@ def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
                 raise unknown("subset", subset, known)
             subset = None
     tables = _tables_in(folder, subset)
+    if config.quoting != "auto" and not tables:
+        raise mistake(
+            f"quoting means nothing: {str(folder)!r} has other files than csv and tsv", "quoting: auto"
+        )
     enclosing, warnings, quotes = _quotes(tables, config)
     quoting = None if enclosing or not tables else UNQUOTED
     splits = _call(config.path, str(folder), name=subset, quoting=quoting)
