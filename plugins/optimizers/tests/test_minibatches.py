@@ -179,3 +179,20 @@ def test_larger_batches_settle_lower_and_later(tmp_path):
     # What 0.04 costs where an update takes as long as 32 samples do: least between the ends.
     cost = {size: epochs * 256 / size * (32 + size) for size, epochs in reached.items() if epochs}
     assert min(cost, key=cost.get) in (16, 32)
+
+
+@pytest.mark.catalogue("T084")
+@pytest.mark.parametrize(("weight", "limit"), [(0.5, 0.204), (1, 0.336667), (2, 0.5025), (100, 0.980490)])
+def test_descent_on_weighted_samples_ends_at_their_weighted_mean(tmp_path, weight, limit):
+    """A constant, which is the bias of a linear model whose inputs are zero, for 0, 0.01 and 1."""
+    config = given(
+        torch.zeros(3, 1),
+        values=torch.tensor([[0.0], [0.01], [1.0]]),
+        weights=torch.tensor([1.0, 1.0, weight]),
+        model={"name": "linear", "init": "zeros"},
+        optimizer={"name": "gd", "lr": 0.3, "tolerance": 1e-7},
+        trainer={"epochs": 100, "eval_every": 100, "device": "cpu", "diagnose": False},
+    )
+    head = Trained(run(config, tmp_path).folder, "last").model.head
+    assert head.bias.item() == pytest.approx(limit, abs=1e-6)
+    assert head.weight.item() == 0
