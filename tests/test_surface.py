@@ -23,13 +23,14 @@ SOURCES = sorted(CORE.rglob("*.py"))
 ORDER = """
 version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed spec_names
 adapters switches registry regularizer config pegs generation data layout players planning engine diagnosis
-report explain run recorded zoo loading provenance compare tables answers samples ending training
-extending resuming folds inference texts generators api watched importing doctor cli testing scaffold __main__
+report explain out_of_memory run recorded zoo loading provenance compare tables answers samples ending
+training extending resuming folds inference texts generators api watched importing doctor cli testing scaffold __main__
 """.split()
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
 WORDS = set(  # as English has them
-    "constant digits filters flow gradients linear margin modes objects solids span step translation".split()
+    "constant digits filters flow gradients linear margin modes objects operations solids".split()
+    + "span step translation".split()
 )
 
 BROKEN = """What plugins could use before is gone or different:

@@ -29,5 +29,8 @@ def no_memory(error: BaseException) -> bool:
     """Whether it says that there is not enough memory, in Python's way or one of torch's."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, unimported
         return True
-    told = ("can't allocate memory", "Storage size calculation overflowed")
+    told = (
+        *("can't allocate memory", "not enough memory", "cannot allocate memory", "Storage size calculation"),
+        *("out of memory", "OUT_OF_HOST_MEMORY", "OUT_OF_DEVICE_MEMORY", "bad_alloc", "ALLOC_FAILED"),
+    )
     return isinstance(error, RuntimeError) and any(text in str(error) for text in told)

@@ -262,6 +262,23 @@ def explain(plan: Plan) -> str:
     return "\n\n".join(filter(None, sections)) + "\n"
 
 
+def measure_memory(plan: Plan) -> dict[str, int]:
+    """Bytes that a step takes, of each kind, and those of a batch; a step runs on the meta device."""
+    plan = _counted(plan)
+    with compiler_absent():
+        assembly, batch = _on_meta(plan), _example(plan)
+        cost = Cost() if _unmeasured(plan) else _run_step(assembly, batch)
+    weights = [p.nbytes for p in assembly.model.parameters()]
+    trained = [p.nbytes for p in assembly.model.parameters() if p.requires_grad]
+    return {
+        "weights": sum(weights),
+        "gradients": sum(trained),
+        "optimizer": cost.state,
+        "activations": cost.saved,
+        "batch": sum(t.nbytes for t in (*batch.inputs, batch.target) if t is not None),
+    }
+
+
 def _heading(plan: Plan) -> str:
     s = plan.settings
     device = planned_device(s.trainer.device)

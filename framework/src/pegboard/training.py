@@ -34,6 +34,7 @@ from .engine.profile import Profile
 from .errors import PegboardError, no_memory
 from .layout import lay_out
 from .loading import DATA, load_into
+from .out_of_memory import explain_shortage, explained
 from .parts import Context
 from .planning import Assembly, Plan, assemble, build, make_plan
 from .provenance import provenance
@@ -163,7 +164,9 @@ def fitting(what: str) -> Iterator[None]:
 
 def assemble_run(plan: Plan, device: str, folder: Path, console: Console, anew: bool) -> Assembly:
     """The objects of a run; one that begins anew starts from saved weights where the config names some."""
-    assembly, settings, splits = assemble(plan, device, folder), plan.settings, plan.splits
+    with explained(plan, "the run did not begin"):
+        assembly = assemble(plan, device, folder)
+    settings, splits = plan.settings, plan.splits
     assert splits is not None
 
     def start() -> None:
@@ -228,12 +231,13 @@ def carry_out(
         console.say(f"data: {line}")
     for line in data_warnings(plan.splits):
         console.warn(f"data: {line}")
-    splits = _placed(assembly, console)
+    with explained(plan, "the run did not begin"):
+        splits = _placed(assembly, console)
     dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)
     if state is not None:
-        with fitting("the checkpoint"):
+        with explained(plan, "the run did not go on"), fitting("the checkpoint"):
             loop.load_state_dict(state)
     info = RunInfo(
         folder=folder,
@@ -347,18 +351,14 @@ def _tell(error: Exception, loop: Loop) -> PegboardError | None:
         return Unreadable(f"the run stopped after step {step}: {error}\n{on}")
     if isinstance(error, PegboardError):
         return None
-    what = _machine(error)
+    what = _machine(error, loop.plan)
     return None if what is None else PegboardError(f"the run stopped after step {step}: {what}\n{on}")
 
 
-def _machine(error: Exception) -> str | None:
+def _machine(error: Exception, plan: Plan | None = None) -> str | None:
     """What the machine refused, where it was that."""
-    text = str(error)
     if no_memory(error):
-        return (
-            f"out of memory: {text.splitlines()[0] if text else 'no more to be had'}\n"
-            "a smaller data.batch_size with trainer.accumulate gives the same updates in less memory"
-        )
+        return explain_shortage(error, plan)
     if isinstance(error, OSError):
         return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
     return None
