@@ -28,6 +28,7 @@ from .data import (
 from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.determinism import Finding, refuses, scanning
+from .engine.example import counted, example, largest
 from .engine.precision import choose_precision, planned_device
 from .engine.prepare import prepare
 from .engine.refusals import refused_in_evaluation, repeatability
@@ -38,7 +39,6 @@ from .parts import Context
 from .planning import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from .report.console import plain_table
 from .report.repeats import folded
-from .specs import NoExample
 
 FEW = 4  # samples with which an evaluation is tried
 
@@ -69,57 +69,19 @@ class _Untold:
 
 def trace(plan: Plan, device: str) -> list[str]:
     """What one step calls, in order, recorded while it runs on a device."""
-    plan = _counted(plan)
+    plan = counted(plan)
     if device == "meta":
         if why := _unmeasured(plan):
             raise PegboardError(f"the step cannot run on the meta device: {why}; name another device")
-        return _run_step(_on_meta(plan), _example(plan)).events
+        return _run_step(_on_meta(plan), example(plan)).events
     splits = plan.splits or read_data(plan.settings)
-    rows = torch.arange(min(len(splits.train), _largest(plan)), device=device)
+    rows = torch.arange(min(len(splits.train), largest(plan)), device=device)
     return _run_step(assemble(plan, device), splits.train.to(device).gather(rows)).events
 
 
 def _on_meta(plan: Plan) -> Assembly:
     with building(plan):
         return assemble(plan, "meta")
-
-
-def _counted(plan: Plan) -> Plan:
-    """The plan with its data read, where a batch is all of it."""
-    if plan.splits is not None or _largest(plan):
-        return plan
-    return replace(plan, splits=read_data(plan.settings))
-
-
-def _largest(plan: Plan) -> int:
-    """Samples in the largest batch, which is the last; 0 while it is not known."""
-    _, size = plan.settings.batches.stages()[-1]
-    if size == "all":
-        return 0 if plan.splits is None else len(plan.splits.train)
-    return size
-
-
-def _example(plan: Plan, size: int | None = None) -> Batch:
-    """A batch on the meta device: as the specs say, or of the shapes of the data where one does not."""
-    size = size or _largest(plan)
-    try:
-        return _by_spec(plan, size)
-    except NoExample:
-        source = (plan.splits or read_data(plan.settings)).train
-    rows = torch.arange(size)
-    try:
-        batch = source.to("cpu").gather(rows % len(source))
-    finally:
-        getattr(source, "close", lambda: None)()
-    inputs, *more = batch._replace(rows=rows)
-    return Batch(tuple(x.to("meta") for x in inputs), *(None if x is None else x.to("meta") for x in more))
-
-
-def _by_spec(plan: Plan, size: int) -> Batch:
-    spec = plan.spec
-    target = None if spec.target is None else spec.target.example(size, "meta")
-    rows = torch.empty(size, dtype=torch.long, device="meta")
-    return Batch(tuple(s.example(size, "meta") for s in spec.inputs), target, None, rows)
 
 
 def _run_step(assembly: Assembly, batch: Batch) -> Cost:
@@ -236,15 +198,15 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 def explain(plan: Plan) -> str:
     """The plan as text."""
-    plan = _counted(plan)
+    plan = counted(plan)
     with compiler_absent():
         assembly = _on_meta(plan)
-        batch = _example(plan)
+        batch = example(plan)
         why = _unmeasured(plan)
         cost = Cost(events=[f"not tried: {why}"]) if why else _run_step(assembly, batch)
         device = planned_device(plan.settings.trainer.device)
         if refuses(device):
-            cost.refused += refused_in_evaluation(assembly, _example(plan, FEW))
+            cost.refused += refused_in_evaluation(assembly, example(plan, FEW))
     sections = [
         _heading(plan),
         _parts(plan),
@@ -264,9 +226,9 @@ def explain(plan: Plan) -> str:
 
 def measure_memory(plan: Plan) -> dict[str, int]:
     """Bytes that a step takes, of each kind, and those of a batch; a step runs on the meta device."""
-    plan = _counted(plan)
+    plan = counted(plan)
     with compiler_absent():
-        assembly, batch = _on_meta(plan), _example(plan)
+        assembly, batch = _on_meta(plan), example(plan)
         cost = Cost() if _unmeasured(plan) else _run_step(assembly, batch)
     weights = [p.nbytes for p in assembly.model.parameters()]
     trained = [p.nbytes for p in assembly.model.parameters() if p.requires_grad]
@@ -404,7 +366,7 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
     lines = [
         f"parameters  {count:,}",
         f"a step      {cost.flops:,} floating point operations in matrix products and convolutions"
-        + (f", with batches of {_largest(plan)}" if plan.settings.batches.batch_schedule else ""),
+        + (f", with batches of {largest(plan)}" if plan.settings.batches.batch_schedule else ""),
         f"memory      {shown_bytes(total)}: weights {shown_bytes(parameters)}, "
         f"gradients {shown_bytes(parameters)}, optimizer {shown_bytes(cost.state)}, "
         f"activations {shown_bytes(cost.saved)}",
