@@ -28,21 +28,25 @@ def real(block: dict[str, Any]) -> bool:
     return "/" in block["data"].get("path", "")
 
 
-# Whole configs whose data is at hand.
-WHOLE = [t for t, b in zip(TEXTS, BLOCKS, strict=True) if "model" in b and not real(b)]
+WHOLE = [text for text, block in zip(TEXTS, BLOCKS, strict=True) if "model" in block]
 
 
 @pytest.mark.parametrize(
-    "block",
-    [pytest.param(b, marks=[pytest.mark.data] if real(b) else []) for b in BLOCKS],
-    ids=lambda b: b["data"].get("path", b["data"]["name"]),
+    ("block", "small"),
+    [
+        *((block, True) for block in BLOCKS),
+        *(pytest.param(block, False, marks=pytest.mark.data) for block in BLOCKS if real(block)),
+    ],
+    ids=lambda value: value["data"].get("path", value["data"]["name"]) if isinstance(value, dict) else "",
 )
 def test_a_config_of_the_readme_is_right_and_its_data_can_be_built(
-    block, parts, rows_cache, tmp_path, monkeypatch
+    block, small, parts, rows_cache, tmp_path, monkeypatch, request
 ):
     from pegboard import Context
     from pegboard.config.typed import build
 
+    if small:
+        request.getfixturevalue("on_small_data")
     monkeypatch.chdir(tmp_path)
     flowers(tmp_path / "flowers.csv")
     node = dict(block["data"])
@@ -57,7 +61,7 @@ def test_a_config_of_the_readme_is_right_and_its_data_can_be_built(
 
 
 @pytest.mark.parametrize("text", WHOLE, ids=range(len(WHOLE)))
-def test_a_whole_config_of_the_readme_trains(text, rows_cache, tmp_path, monkeypatch):
+def test_a_whole_config_of_the_readme_trains(text, on_small_data, tmp_path, monkeypatch):
     import pegboard
 
     if not all(importlib.util.find_spec(module) for module in OTHERS):
