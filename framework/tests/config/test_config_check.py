@@ -258,7 +258,7 @@ def test_a_deprecated_part_warns_where_it_is_named(registry: Registry) -> None:
 
 def test_a_file_that_cannot_be_read_leaves_no_mistakes_about_what_it_might_hold(refuse: Any) -> None:
     mistakes = refuse(
-        "extends: [nope.yaml, bad.yaml]\ntrainer: {epoch: 2}\noptimizer: {lr: x}\n", bad="a: [\n"
+        "extends: [nope.yaml, bad.yaml]\ntrainer: {epoch: 2}\noptimizer: {lr: x}\n", bad="data: [\n"
     )
     assert [m.path for m in mistakes] == ["extends", "trainer.epoch", ""]
 

@@ -315,8 +315,8 @@ def test_a_config_that_is_not_there_names_the_nearest(files: Any) -> None:
 
 
 def test_syntax_errors_of_several_files_are_all_reported(files: Any) -> None:
-    files(a="x: [1\n", b="\ty: 1\n", cfg="extends: [a.yaml, b.yaml]\nz: 1\n")
-    assert [str(m.origin) for m in load("cfg.yaml").mistakes] == ["a.yaml:1:4", "b.yaml:1:1"]
+    files(a="data: [1\n", b="seed: 1\n\ty: 1\n", cfg="extends: [a.yaml, b.yaml]\nz: 1\n")
+    assert [str(m.origin) for m in load("cfg.yaml").mistakes] == ["a.yaml:1:7", "b.yaml:2:1"]
 
 
 @pytest.mark.parametrize(

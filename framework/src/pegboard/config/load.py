@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numbers
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,10 +20,12 @@ from .interpolate import interpolate
 from .merge import as_mapping, merge, part_at
 from .nodes import Origin
 from .overrides import overrides as parse
-from .read import DEEPEST, Node, bare, read
+from .places import TOP
+from .read import DEEPEST, LARGEST, Node, bare, read
 from .report import ConfigError, Mistake, join, listed, shown
 from .sources import is_module, module_hint, refuse_source, refuse_words
 
+_NAMES = ("extends", *TOP)
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -138,7 +141,8 @@ class _Files:
             self.fail(f"'extends' leads back to itself: {steps}", "take one of these out", origin, "extends")
             return Node({})
         if real not in self.done:
-            self.done[real] = self.extended(self.read(path, origin), path.parent, (*chain, path))
+            node = self.read(path, origin, named=str(path) == origin.file and not origin.line)
+            self.done[real] = self.extended(node, path.parent, (*chain, path))
         return self.done[real]
 
     def fail(self, message: str, hint: str, origin: Origin, path: str = "", near: str = "") -> None:
@@ -147,9 +151,13 @@ class _Files:
             Mistake(path=path, message=message, hint=hint, nearest=(near,) if near else (), origin=origin)
         )
 
-    def read(self, path: Path, origin: Origin) -> Node:
+    def read(self, path: Path, origin: Origin, named: bool) -> Node:
+        """The values of a file; of one that is no config, and that nobody `named`, nothing is shown.
+
+        A config from a stranger may extend any file of the reader's, and messages end in logs.
+        """
         try:
-            data = path.read_bytes() if path.is_file() else None
+            data = _bytes(path) if path.is_file() else None
         except (OSError, ValueError) as error:
             self.fail(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}", "", origin)
             return Node({})
@@ -157,6 +165,13 @@ class _Files:
             self.absent(path, origin)
             return Node({})
         node, found = read(data, lambda line, column: Origin(file=str(path), line=line, column=column))
+        if not named and not _is_config(path, data, node, found):
+            at = next((m.origin for m in found if m.origin is not None), None)
+            where = f" (line {at.line}, column {at.column})" if at is not None else ""
+            why = f"it cannot be read{where}" if node is None else "it has no key of one"
+            hint = f"a config has keys as {', '.join(TOP[2:5])}"
+            self.fail(f"{str(path)!r} is not a config: {why}", hint, origin, "extends")
+            return Node({})
         self.mistakes += found
         if node is None:
             self.complete = False
@@ -214,6 +229,23 @@ class _Files:
                 continue
             base = merge(base, self.open(path, chain, entry.at))
         return merge(base, Node(own, node.at, node.key))
+
+
+def _bytes(path: Path) -> bytes:
+    """What a file holds, but no more than shows that it is too large."""
+    with path.open("rb") as file:
+        return file.read(LARGEST + 1)
+
+
+def _is_config(path: Path, data: bytes, node: Node | None, found: Sequence[Mistake]) -> bool:
+    """Whether a file is a config, or one with a mistake, rather than something else."""
+    if node is not None and not node.value and not found:
+        return True  # nothing but comments
+    keys = node.value if node is not None and isinstance(node.value, dict) else {}
+    if keys and all(key.isidentifier() for key in keys):
+        return path.suffix in (".yaml", ".yml") or not set(_NAMES).isdisjoint(keys)
+    text = data.decode("utf-8", "replace")
+    return re.search(rf"^(?:{'|'.join(_NAMES)})[ \t]*:(?:\s|$)", text, re.MULTILINE) is not None
 
 
 def _real(path: Path) -> str:
