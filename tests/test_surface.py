@@ -32,7 +32,7 @@ scaffold __main__
 WORDS = set(  # as English has them
     "constant digits filters flow gradients linear margin modes objects operations solids".split()
     + "span step translation".split()
-)
+) | {"rnn"}  # a switch of torch.backends.cudnn
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

@@ -34,6 +34,12 @@ each_quick_recipe = pytest.mark.parametrize(
 )
 
 
+@each_recipe
+def test_a_recipe_pins_the_precision_that_it_was_recorded_with(recipe: zoo.Recipe) -> None:
+    """Else a machine with a GPU would compute it in 16 bits, beside a result that was not."""
+    assert CHECKED[recipe.name].trainer.precision != "auto"
+
+
 def test_the_first_recipes_are_there() -> None:
     names = {r.name for r in OURS}
     linear = {"diabetes/linear", "diabetes/ridge", "diabetes/lasso", "breast_cancer/logistic", "iris/softmax"}

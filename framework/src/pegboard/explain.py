@@ -29,7 +29,7 @@ from .engine.compiled import obstacles, try_trace
 from .engine.compiler_absent import compiler_absent
 from .engine.determinism import Finding, refuses, scanning
 from .engine.example import counted, example, largest
-from .engine.precision import choose_precision, planned_device
+from .engine.precision import choose_precision, full_precision, planned_device
 from .engine.prepare import prepare
 from .engine.refusals import refused_in_evaluation, repeatability
 from .engine.step import UNTOLD, link, turns
@@ -208,7 +208,7 @@ def explain(plan: Plan) -> str:
         if refuses(device):
             cost.refused += refused_in_evaluation(assembly, example(plan, FEW))
     sections = [
-        _heading(plan),
+        _heading(plan, assembly.model),
         _parts(plan),
         _pegs(plan, assembly),
         _groups(assembly),
@@ -241,11 +241,12 @@ def measure_memory(plan: Plan) -> dict[str, int]:
     }
 
 
-def _heading(plan: Plan) -> str:
+def _heading(plan: Plan, model: nn.Module) -> str:
     s = plan.settings
     device = planned_device(s.trainer.device)
-    precision = choose_precision(s.trainer.precision, device).name
-    text = f"{s.name}: seed {s.seed}, on {device} in {precision}\n{plan.spec}"
+    precision = choose_precision(s.trainer.precision, device, full_precision(plan, model))
+    why = f" ({precision.why})" if precision.why and precision.device != "cpu" else ""
+    text = f"{s.name}: seed {s.seed}, on {device} in {precision.name}{why}\n{plan.spec}"
     length = f"{plan.epochs} epochs" if plan.epochs else f"{plan.steps} steps"
     length += f", {_batches(plan)}"
     if s.trainer.accumulate > 1:

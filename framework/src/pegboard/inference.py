@@ -17,7 +17,7 @@ from .config.nodes import Chosen
 from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from .data import Resident, place, reading
 from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_batches
-from .engine.precision import choose_device, choose_precision
+from .engine.precision import choose_device, choose_precision, full_precision
 from .errors import PegboardError
 from .loading import load_model, restore
 from .nearest import nearest
@@ -50,7 +50,8 @@ class Trained:
         self.ref, self.which, self.device = ref, which, choose_device(device)
         self.model, self.plan = load_model(ref, self.device, which, local=local)
         trainer = self.plan.settings.trainer
-        self.precision = choose_precision(trainer.precision, self.device)
+        full = full_precision(self.plan, self.model)
+        self.precision = choose_precision(trainer.precision, self.device, full)
         context = Context(spec=self.plan.spec, outputs=self.plan.outputs, device=self.device, key="objective")
         self.objective: Objective = build(self.plan.objective, context)
         batches = self.plan.settings.batches

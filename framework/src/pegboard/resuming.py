@@ -14,7 +14,7 @@ from .config.check import check
 from .config.dump import to_yaml
 from .config.nodes import Settings
 from .engine import checkpoint
-from .engine.precision import Precision, choose_device
+from .engine.precision import choose_device
 from .errors import PegboardError
 from .extending import (
     ENVIRONMENT,
@@ -70,7 +70,7 @@ def resume_run(folder: Path, console: Console, how: Resumption) -> int:
         write_extension(find_extension(folder, console, how), folder, console)
     settings = check(read_saved(folder / CONFIG, how.local), begun=True)
     device = choose_device(settings.trainer.device)
-    with prepared(settings, device) as precision, claimed(folder) as claim:
+    with prepared(settings, device), claimed(folder) as claim:
         checkpoint.recover(folder / "checkpoints")
         newest = _newest(folder, console)
         plan = make_plan(settings, read=True, quiet=console.quiet)
@@ -79,8 +79,8 @@ def resume_run(folder: Path, console: Console, how: Resumption) -> int:
         assembly = assemble_run(plan, device, folder, console, newest is None)
         if newest is None:
             (folder / METRICS).unlink(missing_ok=True)
-            return carry_out(assembly, precision, folder, console, claim.text)
-        return _go_on(assembly, precision, folder, console, claim.text, newest)
+            return carry_out(assembly, folder, console, claim.text)
+        return _go_on(assembly, folder, console, claim.text, newest)
 
 
 def _newest(folder: Path, console: Console) -> Newest | None:
@@ -93,9 +93,7 @@ def _newest(folder: Path, console: Console) -> Newest | None:
         return Newest(where, manifest, state, dict(state["progress"]))
 
 
-def _go_on(
-    assembly: Assembly, precision: Precision, folder: Path, console: Console, text: str, newest: Newest
-) -> int:
+def _go_on(assembly: Assembly, folder: Path, console: Console, text: str, newest: Newest) -> int:
     """Carry out the rest of a run."""
     checkpoints, where, progress = folder / "checkpoints", newest.where, newest.progress
     then, now = newest.manifest.get("plugins"), assembly.plan.fingerprint()
@@ -109,7 +107,7 @@ def _go_on(
         if (best := _best(checkpoints, progress)) is not None:
             checkpoint.point(checkpoints, "best", best)
         rows = MetricsFile.rewind(folder / METRICS, progress["logged"])
-    return carry_out(assembly, precision, folder, console, text, rows, newest.state)
+    return carry_out(assembly, folder, console, text, rows, newest.state)
 
 
 def _best(checkpoints: Path, progress: Mapping[str, Any]) -> Path | None:
@@ -178,7 +176,7 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
     old = check(read_saved(origin / CONFIG, settings.plugins.local), begun=True)
     device = choose_device(settings.trainer.device)
     folder = new_name(root, settings.name)
-    with prepared(settings, device) as precision:
+    with prepared(settings, device):
         newest = _newest(origin, console)
         if newest is None:
             raise PegboardError(f"{origin} has no checkpoint to go on from: leave --from out")
@@ -201,7 +199,7 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
         with claimed(folder):
             copied = newest._replace(where=folder / "checkpoints" / newest.where.name)
             compare_data(plan, folder, Console(quiet=True), how, newest)
-            _go_on(assembly, precision, folder, console, text, copied)
+            _go_on(assembly, folder, console, text, copied)
     return folder
 
 

@@ -29,7 +29,7 @@ from .engine.guard import NotFinite
 from .engine.heap import kept_heap
 from .engine.loop import Interrupted, Loop
 from .engine.monitor import choose_monitor
-from .engine.precision import Precision, choose_device, choose_precision, numeric_settings
+from .engine.precision import choose_device, choose_precision, full_precision, numeric_settings
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory
 from .layout import lay_out
@@ -95,7 +95,7 @@ def begin_run(
     latest: bool = True,
 ) -> int:
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
-    with prepared(settings, device) as precision:
+    with prepared(settings, device):
         plan = make_plan(settings, read=True, quiet=console.quiet)
         for note in plan.settings.notes:
             console.warn(note)
@@ -103,7 +103,7 @@ def begin_run(
         text = plan.explain()
         make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
-            return carry_out(assembly, precision, folder, console, text, profile=profile)
+            return carry_out(assembly, folder, console, text, profile=profile)
 
 
 def _device(settings: Settings) -> str:
@@ -192,17 +192,16 @@ def assemble_run(plan: Plan, device: str, folder: Path, console: Console, anew: 
 
 
 @contextmanager
-def prepared(settings: Settings, device: str) -> Iterator[Precision]:
+def prepared(settings: Settings, device: str) -> Iterator[None]:
     """Random streams and torch's switches for a run; both are put back afterwards."""
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
-    precision = choose_precision(settings.trainer.precision, device)
     devices = [device] if device.startswith("cuda") else []
     compiling = compiler_absent() if settings.trainer.compile == "off" else tracing()
-    switches = numeric_settings(settings.trainer, precision)
+    switches = numeric_settings(settings.trainer)
     with torch.random.fork_rng(devices=devices), switches, kept_heap(device), compiling:
         try:
-            yield precision
+            yield
         except Exception as error:  # what happens in the loop was told already, with how to go on
             if isinstance(error, PegboardError) or (what := _machine(error)) is None:
                 raise
@@ -211,7 +210,6 @@ def prepared(settings: Settings, device: str) -> Iterator[Precision]:
 
 def carry_out(
     assembly: Assembly,
-    precision: Precision,
     folder: Path,
     console: Console,
     text: str,
@@ -233,6 +231,10 @@ def carry_out(
         console.warn(f"data: {line}")
     with explained(plan, "the run did not begin"):
         splits = _placed(assembly, console)
+    full = full_precision(plan, assembly.model)
+    precision = choose_precision(plan.settings.trainer.precision, assembly.device, full)
+    if precision.why and precision.device != "cpu":
+        console.say(f"precision: {precision.name}, {precision.why}")
     dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
     following = Following(folder, console, dispatch)
     loop = Loop(assembly, splits, precision, following, folder)

@@ -99,7 +99,13 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     from .report.console import bar_alone
 
     runs = []
-    first = check(recipe.config).seed  # the weights that are kept are those of the recipe as it stands
+    as_it_stands = check(recipe.config)
+    if as_it_stands.trainer.precision == "auto":
+        say(
+            f"{recipe.config} leaves trainer.precision open, which is another one on another device: "
+            "name the one it is recorded with"
+        )
+    first = as_it_stands.seed  # the weights that are kept are those of the recipe as it stands
     seeds = range(first, first + count)
     for seed in seeds:
         say(f"{recipe.name} with seed {seed}")

@@ -88,7 +88,7 @@ class Trainer:
     epochs: Annotated[int, Ge(1)] | None = None  # passes over the training split; 10 without steps
     steps: Annotated[int, Ge(1)] | None = None  # updates after which the run ends at the latest
     device: Annotated[str, DEVICES] = "auto"  # auto takes a GPU where there is one
-    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 on CUDA, else fp32
+    precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 where native, else fp32
     accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
     clip: Annotated[float, Gt(0)] | None = None  # bound of the gradient of an update
     clip_by: Literal["norm", "value"] = "norm"  # whether it bounds the length of the gradient or each number

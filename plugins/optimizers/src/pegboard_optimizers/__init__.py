@@ -163,6 +163,9 @@ def build_one_cycle(config: schedules.OneCycle, context: Context) -> Factor:
     return schedules.warm(cycle, config.warmup)
 
 
+COMPARES = "close to an optimum it compares losses and slopes that differ by less than 16 bits tell apart"
+
+
 @hookimpl
 def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
     return [
@@ -173,6 +176,7 @@ def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
             factory("gd"),
             closure=True,
             synchronizes="it reads the length of the gradient, and losses to choose how far it goes",
+            full_precision=COMPARES,
         ),
         Optimizer("nesterov", configs.Nesterov, factory("nesterov"), closure=True),
         Optimizer("adam", configs.Adam, factory("Adam"), functional=functional),
@@ -205,6 +209,7 @@ def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
             factory("LBFGS"),
             closure=True,
             synchronizes="it compares losses and slopes to choose how far it goes",
+            full_precision=COMPARES,
         ),
         Optimizer(
             "perceptron",
