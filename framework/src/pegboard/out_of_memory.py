@@ -87,9 +87,9 @@ def _locate(error: BaseException) -> tuple[What, bool]:
     """What was being allocated, by the calls that the error passed; and whether in an evaluation."""
     calls = []
     for frame, _ in walk_tb(error.__traceback__):
-        file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(CORE):
-            calls.append((file.relative_to(CORE).as_posix(), frame.f_code.co_qualname))
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(CORE):
+            calls.append((path.relative_to(CORE).as_posix(), frame.f_code.co_qualname))
     found: What = ""
     for file, name in reversed(calls):
         if file.startswith("data/") and name.rpartition(".")[2] == GATHER:

@@ -340,7 +340,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
         self._source = source
 
     def get_code(self, fullname: str) -> types.CodeType:
-        return self.source_to_code(self._source, self.path)  # type: ignore[no-any-return]
+        return self.source_to_code(self._source, self.path)
 
 
 def import_file(path: Path) -> types.ModuleType:

@@ -104,12 +104,11 @@ class SpecNames:
 
     def _explain(self, name: str, owner: str, matches: Sequence[SpecType]) -> str:
         if matches:
-            names = ", ".join(sorted(self._qualified(cls) for cls in matches))
-            return f"several specs are called {name!r}: {names}"
+            several = ", ".join(sorted(self._qualified(cls) for cls in matches))
+            return f"several specs are called {name!r}: {several}"
         text = f"unknown spec {name!r}"
         meant = [p for p in self._plugins if not p.local and owner in (p.dist, p.name)]
-        local = owner.endswith(".py")
-        if local:
+        if owner.endswith(".py"):
             return f"{text}: it is of a local plugin, name the file: --local {owner}"
         if not owner:
             text += ": is the plugin that defines it installed?"

@@ -28,7 +28,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_model
 from torch import Tensor, nn
 
-from ..config.saved import MANIFEST, WEIGHTS
+from ..config.saved import MANIFEST as MANIFEST
+from ..config.saved import WEIGHTS as WEIGHTS
 from ..errors import PegboardError
 
 FORMAT = 1

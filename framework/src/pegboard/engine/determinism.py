@@ -162,7 +162,7 @@ class Findings:
         self.found.setdefault((operation, path), Finding(operation, path, where))
 
 
-class _Dispatched(torch_private.SeenMode):  # type: ignore[misc]
+class _Dispatched(torch_private.SeenMode):
     """Notes what is refused, of tensors that would be on the device."""
 
     def __init__(self, findings: Findings) -> None:

@@ -66,7 +66,7 @@ class Waits(BaseException):
         self.fix = why[1]
 
 
-class Looking(torch_private.SeenMode):  # type: ignore[misc]
+class Looking(torch_private.SeenMode):
     """Raises where an operation on meta tensors would wait for a device, were they on one.
 
     Copies from the host count only once the step is `steady`: to make a tensor once is no harm.

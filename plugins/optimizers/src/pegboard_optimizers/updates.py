@@ -150,8 +150,8 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
     lists = _lists(optimizer, group)
     decay, maximize = group["weight_decay"], group["maximize"]
     if isinstance(optimizer, torch.optim.Adam):  # and AdamW
-        kernel = KERNELS["adamw" if isinstance(optimizer, torch.optim.AdamW) else "adam"]
-        if kernel is None:
+        fused_adam = KERNELS["adamw" if isinstance(optimizer, torch.optim.AdamW) else "adam"]
+        if fused_adam is None:
             return None
         (beta1, beta2), eps, amsgrad = group["betas"], group["eps"], group["amsgrad"]
         means, squares, largest, steps = lists
@@ -171,7 +171,7 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
                 steps = [optimizer.state[p]["step"] for p in params]
                 for step in steps:
                     step.add_(1)
-            kernel(
+            fused_adam(
                 tensors, grads, means, squares, largest, steps, lr=rate, beta1=beta1, beta2=beta2,
                 weight_decay=decay, eps=eps, amsgrad=amsgrad, maximize=maximize, found_inf=found,
             )  # fmt: skip
@@ -181,14 +181,14 @@ def _fused(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Bound | N
 
         return update_adam
     if isinstance(optimizer, torch.optim.SGD):
-        kernel = KERNELS["sgd"]
-        if kernel is None:
+        fused_sgd = KERNELS["sgd"]
+        if fused_sgd is None:
             return None
         momentum, dampening, nesterov = group["momentum"], group["dampening"], group["nesterov"]
         buffers = lists[0] if momentum else []
 
         def update_sgd(grads: list[Tensor], rate: Rate) -> None:
-            kernel(
+            fused_sgd(
                 tensors, grads, buffers, weight_decay=decay, momentum=momentum, lr=rate,
                 dampening=dampening, nesterov=nesterov, maximize=maximize, is_first_step=False,
                 found_inf=getattr(optimizer, "found_inf", None),

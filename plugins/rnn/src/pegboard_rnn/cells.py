@@ -8,7 +8,7 @@ tuple of tensors with rows first. Called with one step at a time it needs no mor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from pegboard import Peg
@@ -17,10 +17,14 @@ from torch.nn import functional
 
 State = tuple[Tensor, ...]
 
+F = TypeVar("F", bound=Callable[..., Any])
+_uncompiled: Callable[[F], F]
 try:  # imports the compiler when it is first called; the public form when this module is imported
-    from torch._compile import _disable_dynamo as _uncompiled
+    from torch._compile import _disable_dynamo
+
+    _uncompiled = _disable_dynamo  # type: ignore[assignment]  # it takes options too
 except ImportError:
-    from torch.compiler import disable as _uncompiled
+    _uncompiled = torch.compiler.disable
 
 
 class Cell(nn.Module):
