@@ -42,7 +42,8 @@ def test_figures_of_probes_join_those_of_the_run(probed: pegboard.Run, capsys: A
     assert probed.summary["failed_probes"] == {"broken": "ValueError('nothing to count')"}
     page = (probed.folder / "report.html").read_text("utf-8")
     assert "<td>counts/train</td><td>128</td>" in page and "<b>broken</b>ValueError" in page
-    assert page.count("<th>split</th><th>loss</th><th>right</th></tr>") == 1  # splits alone are its rows
+    head = "<th>split</th><th>samples</th><th>loss</th><th>right</th></tr>"
+    assert page.count(head) == 1  # splits alone are its rows
     assert (probed.folder / "figures" / "probe-drawing.png").is_file() and page.count("data:image/png") == 2
     assert "figure" in Path(probed_note(probed)).read_text()
     # A finished run gives the same figures again, to what is drawn.
