@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 
 
@@ -17,6 +18,17 @@ class PegboardError(Exception):
     def __init__(self, *args: object, field: str = "") -> None:
         super().__init__(*args)
         self.field = field
+
+
+def system_words(error: OSError) -> str:
+    """What a system refused, in words that say what to do something about."""
+    words = {
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "the quota of the disk is used up",
+        errno.EROFS: "the disk can only be read",
+    }
+    theirs = error.strerror or str(error)
+    return f"{words[error.errno]}: {theirs}" if error.errno in words else theirs
 
 
 def no_numbers(error: BaseException) -> bool:

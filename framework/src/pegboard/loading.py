@@ -27,7 +27,7 @@ from .errors import PegboardError
 from .installed import find_installed, names_of
 from .parts import Context
 from .planning import Plan, build_network, make_plan
-from .recorded import fold_count, fold_folder, read_object
+from .recorded import fold_count, fold_folder, not_a_run, read_object
 from .registry import Registry, UnknownPart, was_run
 from .spec_names import SpecNames, from_json
 from .specs import DataSpec
@@ -73,6 +73,8 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
             f"{text} is a cross-validation of {folds} runs, and has no weights of its own\n"
             f"name one of them, as {fold_folder(Path(ref), 0)}"
         )
+    if Path(ref).is_symlink() and not Path(ref).exists():
+        raise PegboardError(not_a_run(Path(ref)))
     folder = checkpoint.find(ref, which)
     manifest = checkpoint.read_manifest(folder)
     checkpoint.verify(folder, manifest)

@@ -190,7 +190,7 @@ def write_report(
     )
     made, part = run.path / PAGE, run.path / f".{PAGE}.part"
     part.unlink(missing_ok=True)  # in a folder from a stranger it may be a link that leads elsewhere
-    part.write_text(page(contents), "utf-8")
+    part.write_text(page(contents), "utf-8", errors="backslashreplace")
     part.replace(made)
     return made
 
@@ -231,6 +231,12 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def not_a_run(path: Path) -> str:
+    """What to say of a path that is no run folder, with what was perhaps meant."""
+    if path.is_symlink() and not path.exists():
+        home = path.parent
+        left = sorted(p for p in home.glob("*/config.yaml") if not p.parent.is_symlink())
+        newest = f"\nthe newest that is left: {left[-1].parent}" if left else ""
+        return f"{path} points to {os.readlink(path)}, a run that is gone{newest}"
     if not path.exists():
         inside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = [path.parent / name for name in nearest(path.name, inside)]

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .errors import PegboardError
+from .errors import PegboardError, system_words
 
 if TYPE_CHECKING:
     from .engine.loop import Loop
@@ -54,12 +54,14 @@ def make_folder(
         (part / "figures").mkdir(parents=True)
         for name, contents in files.items():
             (part / name).parent.mkdir(exist_ok=True)
-            (part / name).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+            (part / name).write_bytes(
+                contents.encode("utf-8", "backslashreplace") if isinstance(contents, str) else contents
+            )
         fill(part)
         part.rename(folder)
     except OSError as error:
         shutil.rmtree(part, ignore_errors=True)
-        raise PegboardError(f"cannot make the run folder {folder}: {error.strerror or error}") from None
+        raise PegboardError(f"cannot make the run folder {folder}: {system_words(error)}") from None
     if latest:
         _point_latest(folder)
 
@@ -120,7 +122,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write beside, then rename, so that a reader never sees half a file."""
     part = path.with_name(f".{path.name}.part")
-    part.write_text(text, "utf-8")
+    part.write_text(text, "utf-8", errors="backslashreplace")  # a path may hold what UTF-8 has not
     part.replace(path)
 
 

@@ -144,7 +144,7 @@ def write_table(columns: Mapping[str, Sequence[Any]], path: Path | None) -> str:
         return ""
     text = "".join(_line(row) for row in (tuple(columns), *rows))
     if path is not None:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             file.write(text)
     return text
 

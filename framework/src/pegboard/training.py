@@ -31,7 +31,7 @@ from .engine.loop import Interrupted, Loop
 from .engine.monitor import choose_monitor
 from .engine.precision import choose_device, choose_precision, full_precision, numeric_settings
 from .engine.profile import Profile
-from .errors import PegboardError, no_memory
+from .errors import PegboardError, no_memory, system_words
 from .layout import lay_out
 from .loading import DATA, load_into
 from .out_of_memory import explain_shortage, explained
@@ -362,5 +362,5 @@ def _machine(error: Exception, plan: Plan | None = None) -> str | None:
     if no_memory(error):
         return explain_shortage(error, plan)
     if isinstance(error, OSError):
-        return f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        return system_words(error) + (f": {error.filename}" if error.filename else "")
     return None

@@ -369,6 +369,52 @@ def test_a_record_of_aliases_of_another_form_is_left_out(
     assert models(record) == []
 
 
+@pytest.mark.parametrize(
+    ("mode", "wanted", "said"),
+    [
+        ("", "offline", ""),
+        (" ", "offline", ""),
+        (
+            "ofline",
+            "auto",
+            "WANDB_MODE is 'ofline', expected one of disabled, dryrun, offline, online",
+        ),
+        ("nonsense", "offline", ""),
+    ],
+)
+def test_a_wrong_wandb_mode_ends_no_tracker(
+    tmp_path: Path,
+    own_wandb: Path,
+    read: Reader,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    wanted: str,
+    said: str,
+) -> None:
+    import os
+
+    import wandb
+
+    wandb.teardown()  # of settings that were read before
+    monkeypatch.setenv("WANDB_MODE", mode)
+    told: list[str] = []
+
+    def work() -> None:
+        tracker = WandbTracker(Wandb(mode=wanted))  # type: ignore[arg-type]
+        tracker.start(info(tmp_path, warn=told.append))
+        tracker.log({"step": 1, "train/loss": 0.5})
+        tracker.checkpoint(checkpoint_of(tmp_path, 3), ["best"])
+        tracker.table("t", Table(["a"], [[1]]))
+        tracker.finish("finished", {})
+
+    in_thread(work)
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    record = read(folder)
+    assert len(record.rows) == 1 and models(record) == [["best"]]
+    assert len(told) == bool(said) and said in "".join(told)
+    assert os.environ["WANDB_MODE"] == mode
+
+
 def test_every_checkpoint_or_none_on_request(tmp_path: Path, own_wandb: Path, read: Reader) -> None:
     for name, wanted in (("all", [["last"], ["best", "last"]]), ("none", [])):
         folder = tmp_path / name

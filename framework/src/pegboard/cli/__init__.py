@@ -116,7 +116,7 @@ def _switched(off: bool) -> Iterator[None]:
 
 
 def _handle(args: argparse.Namespace) -> int:
-    from ..errors import PegboardError, no_memory
+    from ..errors import PegboardError, no_memory, system_words
 
     try:
         return int(args.handler(args))
@@ -129,7 +129,7 @@ def _handle(args: argparse.Namespace) -> int:
     except BrokenPipeError:
         return 0
     except (OSError, MemoryError) as error:  # a folder that is not writable, a disk that is full
-        what = getattr(error, "strerror", None) or str(error) or "out of memory"
+        what = (system_words(error) if isinstance(error, OSError) else str(error)) or "out of memory"
         where = getattr(error, "filename", None)
         _say(f"{what}: {where}" if where else what)
         return 2
@@ -142,7 +142,7 @@ def _handle(args: argparse.Namespace) -> int:
 
 def _say(text: object) -> None:
     with suppress(OSError):  # nobody may be there to read it
-        print(text, file=sys.stderr, flush=True)
+        print(str(text).encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)
 
 
 def _unknown(

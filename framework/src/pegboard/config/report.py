@@ -46,7 +46,8 @@ class ConfigError(PegboardError):
         self.mistakes = tuple(mistakes)
         count = len(self.mistakes)
         heading = f"{count} mistake{'s' if count != 1 else ''} in {title}"
-        super().__init__("\n\n".join([heading, *map(str, self.mistakes)]))
+        text = "\n\n".join([heading, *map(str, self.mistakes)])
+        super().__init__(text.encode("utf-8", "backslashreplace").decode())
 
 
 def join(path: str, key: object) -> str:

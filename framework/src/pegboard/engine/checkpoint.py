@@ -7,7 +7,6 @@ renamed, the last two while the run goes on; `last` and `best` are links that ar
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
@@ -25,12 +24,13 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_model
+from safetensors.torch import load, load_file, save_model
 from torch import Tensor, nn
 
 from ..config.saved import MANIFEST as MANIFEST
 from ..config.saved import WEIGHTS as WEIGHTS
 from ..errors import PegboardError
+from .unsaved import not_saved, why_unwritten
 
 FORMAT = 1
 STATE = "state.pt"
@@ -164,11 +164,7 @@ class Saver:
         try:
             yield
         except OSError as error:
-            before = "the checkpoint before it is whole; " if step else ""
-            raise PegboardError(
-                f"cannot save step {step} in {self.folder}: {error.strerror or error}\n"
-                f"{before}with room to write, go on with: {self.go_on}"
-            ) from None
+            raise PegboardError(not_saved(self.folder, step, error, self.go_on)) from None
 
 
 def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any]) -> None:
@@ -177,10 +173,7 @@ def _write(part: Path, model: nn.Module, state: Mapping[str, Any], manifest: Map
         save_model(model, str(part / WEIGHTS))
         torch.save(dict(state), part / STATE)
     except (SafetensorError, RuntimeError) as error:  # how these two say that a write failed
-        said = str(error).splitlines()[0]
-        raise OSError(
-            errno.EIO, f"{said} ({shutil.disk_usage(part).free // 1024} KiB are free on the disk)"
-        ) from error
+        raise why_unwritten(part, error) from error
     hashes = {name: digest(part / name) for name in (WEIGHTS, STATE)}
     text = json.dumps({"format": FORMAT, **manifest, "sha256": hashes})  # indented it takes ten times as long
     (part / MANIFEST).write_text(text + "\n", "utf-8")
@@ -337,6 +330,8 @@ def verify(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
 def read_weights(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     """The tensors of a safetensors file."""
     try:
+        if not str(path).isprintable():  # a name that is no UTF-8, which the library does not open
+            return {name: x.to(device) for name, x in load(path.read_bytes()).items()}
         return load_file(path, device=device)
     except (SafetensorError, OSError) as error:
         raise PegboardError(f"cannot read weights from {path}: {error}") from None

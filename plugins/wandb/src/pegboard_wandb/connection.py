@@ -10,6 +10,8 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -19,6 +21,24 @@ Mode = Literal["online", "offline", "disabled"]
 PATIENCE = 3.0  # seconds for the first answer of a server
 STANDING: dict[str, Mode] = {"offline": "offline", "dryrun": "offline", "disabled": "disabled"}
 QUESTION = json.dumps({"query": "query Viewer { viewer { id } }"}).encode()
+
+
+MODES = (*STANDING, "online", "run", "shared")  # that W&B knows
+
+
+@contextmanager
+def usable_mode() -> Iterator[str]:
+    """Without the variable WANDB_MODE where W&B would refuse it; gives what is wrong with it, or ""."""
+    given = os.environ.get("WANDB_MODE")
+    if given is None or given in MODES:
+        yield ""
+        return
+    del os.environ["WANDB_MODE"]
+    try:
+        known = ", ".join(sorted(MODES))
+        yield f"WANDB_MODE is {given!r}, expected one of {known}; taken as offline" if given.strip() else ""
+    finally:
+        os.environ["WANDB_MODE"] = given
 
 
 def choose(wanted: str, settings: Any, patience: float = PATIENCE) -> tuple[Mode, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pegboard import PegboardError, RunInfo, Table, Tracker
 
-from .connection import Mode, choose
+from .connection import Mode, choose, usable_mode
 from .record import wait_for_end
 from .values import flat, plain, slug
 
@@ -58,9 +58,12 @@ class WandbTracker(Tracker):
         require()
         import wandb
 
-        with own_hooks():
+        with own_hooks(), usable_mode() as wrong:
             self._session = wandb.setup().settings
-            self._mode, reason = choose(self.config.mode, self._session)
+            wanted = "offline" if wrong and self.config.mode == "auto" else self.config.mode
+            self._mode, reason = choose(wanted, self._session)
+            if wrong and wanted != self.config.mode:
+                reason = wrong
             if self._mode == "disabled":
                 return
             wandb.termsetup(wandb.Settings(silent=True), None)  # until `finish`: the console is the run's

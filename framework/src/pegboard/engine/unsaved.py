@@ -1,0 +1,46 @@
+"""What to say where a checkpoint could not be written, in words that are not the libraries' own."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+
+from ..errors import system_words
+
+TRIED = 2**20  # bytes that are written to see what the disk says
+LITTLE = 2**24  # bytes that a checkpoint may not fit in
+
+
+def why_unwritten(folder: Path, error: Exception) -> OSError:
+    """What the system says of writing to a folder, where a library says in its own words that it failed."""
+    trial = folder / "trial"
+    try:
+        trial.write_bytes(bytes(TRIED))
+    except OSError as found:
+        return found
+    finally:
+        trial.unlink(missing_ok=True)
+    if shutil.disk_usage(folder).free < LITTLE:
+        return OSError(errno.ENOSPC, "No space left on device")  # for a checkpoint, if not for a trial
+    return OSError(errno.EIO, str(error).splitlines()[0])
+
+
+def not_saved(checkpoints: Path, step: int, error: OSError, go_on: str) -> str:
+    """What happened to a checkpoint, what there is to go on from, and how."""
+    run = checkpoints.parent
+    if not run.is_dir():
+        return (
+            f"the run folder {run} is gone, and with it what was saved: step {step} cannot be saved\n"
+            f"put the folder back, where it was moved, and go on with: {go_on}; or train anew"
+        )
+    left = shutil.disk_usage(run).free
+    free = f" ({left // 1024:,} KiB are free)" if error.errno == errno.ENOSPC and left < LITTLE else ""
+    # One that only waits for its name is whole as well, and gets it when the run goes on.
+    found = [path.parent.name.removeprefix(".") for path in checkpoints.glob("*step-*/manifest.json")]
+    whole = [n for name in found if (n := int(name[5:].partition(".")[0])) != step]
+    saved = f"step {max(whole)} is saved whole" if whole else "nothing was saved yet"
+    return (
+        f"cannot save step {step} in {checkpoints}: {system_words(error)}{free}\n"
+        f"{saved}; with room to write, go on with: {go_on}"
+    )
