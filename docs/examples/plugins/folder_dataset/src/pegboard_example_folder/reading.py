@@ -51,6 +51,10 @@ class Reader:
         files, classes = zip(*(self.pictures[row] for row in rows), strict=True)
         return Batch((read_pictures(files, self.size, self.channels),), torch.tensor(classes))
 
+    def targets(self) -> torch.Tensor:
+        """The classes of all pictures, by which a run tells those that training never shows."""
+        return torch.tensor([number for _, number in self.pictures])
+
     def source(self, held: bool) -> Source:
         """All of them in memory, or a stream of batches: the same numbers either way."""
         if not held:
