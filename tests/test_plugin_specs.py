@@ -22,6 +22,8 @@ from pegboard import Classes, DataSpec, PegboardError, Vector
 from pegboard.inference import Trained
 from pegboard.registry import Registry, import_file, was_run
 from pegboard.spec_names import UnknownSpec, from_json, to_json
+from pegboard.testing import Kit
+from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from pegboard.testing.runs import cut_and_resumed, differences, whole
 
 VIDEO = Path(__file__).parent / "support" / "video.py"
@@ -342,3 +344,10 @@ def test_an_interrupted_run_on_a_plugin_s_spec_is_resumed(tmp_path: Path) -> Non
     reference, events = whole(config, tmp_path / "whole")
     resumed = cut_and_resumed(config, tmp_path / "cut", events.index("save") + 1)
     assert not differences(reference, resumed)
+
+
+def test_the_kit_tries_samples_of_a_plugin_s_spec_with_the_plugin_s_models(tmp_path: Path) -> None:
+    kit = Kit(str(copied(tmp_path / "a")))
+    (case,) = [case for case in kit.cases() if case.id == "dataset-clips-own_spec_survives_a_run"]
+    outcome = case.run()
+    assert (outcome.status, outcome.message) == ("passed", "")

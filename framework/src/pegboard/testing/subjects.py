@@ -257,8 +257,15 @@ class Subject:
     def _models(self) -> Iterator[tuple[Part[Any, Any], Config]]:
         from .partners import pegboard_models
 
+        if self.part.kind == "dataset":  # samples of its plugin's own spec are for its plugin's models
+            yield from ((o.part, o.node) for o in self._others("model") if self._shares_spec(o))
         yield from ((part, {"name": f"{PARTNERS.stem}:{part.name}"}) for part in pegboard_models())
         yield from ((other.part, other.node) for other in self._others("model"))
+
+    def _shares_spec(self, other: Subject) -> bool:
+        """Whether another part of the same plugin names a spec that the plugin defines."""
+        inputs: tuple[Any, ...] = getattr(other.part, "inputs", ())
+        return other.plugin is self.plugin and any(cls in self.plugin.specs for cls in inputs)
 
     def _may_meet(self, model: Part[Any, Any] | None, spec: DataSpec | None) -> bool:
         """Whether records alone have nothing against it; a plan, which tells surely, takes far longer."""
