@@ -285,3 +285,27 @@ def test_no_choice_of_a_part_calls_what_cuda_refuses(entry: Entry, shelf: Path) 
                     continue
                 tried += 1
     assert tried and not found
+
+
+WAITS = {
+    "optimizer.name=radam": "optimizer (radam), whose step is not fused",
+    "optimizer.kernels=plain": "optimizer (adam), whose step is not fused",
+    "trainer.nonfinite=skip": "trainer.nonfinite=skip",
+    "trainer.precision=fp16 trainer.ema=0.9": "trainer.precision=fp16 with trainer.ema",
+    "trainer.precision=fp16 regularizers.weight_decay.value=0.1": "trainer.precision=fp16 with weight decay",
+    "trainer.precision=fp16": "",
+    "trainer.compile=step trainer.nonfinite=skip": "",
+    "trainer.ema=0.9 regularizers.weight_decay.value=0.1": "",
+    "trainer.device=cpu trainer.nonfinite=skip": "",
+}
+
+
+@pytest.mark.parametrize("given", WAITS)
+def test_explain_says_where_the_core_itself_waits_on_cuda(given: str, tmp_path: Path) -> None:
+    file = tmp_path / "given.yaml"
+    file.write_text(
+        "data: {name: iris}\nmodel: {name: linear}\noptimizer: {name: adam}\ntrainer: {device: cuda}\n"
+    )
+    text = pegboard.plan(file, *given.split()).explain()
+    said = text.partition("waits       on cuda in every eager step: ")[2]
+    assert said.startswith(WAITS[given]) and bool(said) == bool(WAITS[given])

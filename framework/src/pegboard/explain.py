@@ -31,7 +31,7 @@ from .engine.determinism import Finding, refuses, scanning
 from .engine.example import counted, example, largest
 from .engine.precision import choose_precision, full_precision, planned_device
 from .engine.prepare import prepare
-from .engine.refusals import refused_in_evaluation, repeatability
+from .engine.refusals import eager_waits, refused_in_evaluation, repeatability
 from .engine.step import UNTOLD, link, turns
 from .engine.waiting import building, culprit, declared, leave_behind, looking, place, stand_ins, telling
 from .errors import PegboardError
@@ -376,6 +376,10 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
         del lines[1:]
     for path, (entry, why) in declared(plan).items():
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
+    device, trainer = planned_device(plan.settings.trainer.device), plan.settings.trainer
+    precision = choose_precision(trainer.precision, device, full_precision(plan, assembly.model)).name
+    for why in eager_waits(assembly, device, precision) if trainer.compile != "step" else ():
+        lines.append(f"waits       on {device} in every eager step: {why}")
     widths = widths_of(plan.splits.train) if plan.splits is not None else None
     if widths is not None and plan.sampler is not None:
         order = plan.sampler.order(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,9 @@ def choose_precision(name: str, device: str, full: str = "") -> Precision:
     why = ""
     if name == "auto":
         name, why = _automatic(device, full)
-    scaler = torch.amp.GradScaler(kind) if name == "fp16" and kind != "meta" else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*GradScaler is enabled, but")  # a plan for another machine
+        scaler = torch.amp.GradScaler(kind) if name == "fp16" and kind != "meta" else None
     return Precision(name, "cpu" if kind == "meta" else kind, scaler, why)
 
 

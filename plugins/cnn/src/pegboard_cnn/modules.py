@@ -28,7 +28,8 @@ class AvgPool3d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         for axis in (-1, -2, -3):
             count = x.shape[axis] // self.window
-            x = x.narrow(axis, 0, count * self.window).unflatten(axis, (count, self.window)).mean(axis)
+            whole = x.narrow(axis, 0, count * self.window)
+            x = torch.unflatten(whole, axis, (count, self.window)).mean(axis)
         return x
 
     def extra_repr(self) -> str:
