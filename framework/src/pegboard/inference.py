@@ -144,12 +144,13 @@ class Trained:
         part: Any = self.plan.settings.model.entry.part
         spec = self.plan.spec
         first = spec.inputs[0] if spec.inputs else None
-        writes = isinstance(first, Tokens) and isinstance(spec.target, Tokens) and not self.translates
         if (
-            writes
+            isinstance(first, Tokens)
+            and isinstance(spec.target, Tokens)
+            and not self.translates
             and not given
             and hasattr(self.model, "generate")
-            and getattr(spec.target, "vocab", 0) == first.vocab
+            and spec.target.vocab == first.vocab
         ):
             raise PegboardError(
                 f"model {part.name!r} of {self.ref} goes on with a text, and answers nothing about one\n"

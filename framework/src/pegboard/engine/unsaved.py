@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import system_words
@@ -29,17 +31,21 @@ def why_unwritten(folder: Path, error: Exception) -> OSError:
 def not_saved(checkpoints: Path, step: int, error: OSError, go_on: str) -> str:
     """What happened to a checkpoint, what there is to go on from, and how."""
     run = checkpoints.parent
-    if not run.is_dir():
+    if error.errno == errno.ENOENT and not os.path.isdir(run):
         return (
-            f"the run folder {run} is gone, and with it what was saved: step {step} cannot be saved\n"
+            f"the run folder {run} is gone, and with it what was saved: step {step} cannot be saved "
+            f"({system_words(error)})\n"
             f"put the folder back, where it was moved, and go on with: {go_on}; or train anew"
         )
-    left = shutil.disk_usage(run).free
-    free = f" ({left // 1024:,} KiB are free)" if error.errno == errno.ENOSPC and left < LITTLE else ""
-    # One that only waits for its name is whole as well, and gets it when the run goes on.
-    found = [path.parent.name.removeprefix(".") for path in checkpoints.glob("*step-*/manifest.json")]
-    whole = [n for name in found if (n := int(name[5:].partition(".")[0])) != step]
-    saved = f"step {max(whole)} is saved whole" if whole else "nothing was saved yet"
+    free, saved = "", "the checkpoint before it is whole" if step else "nothing was saved yet"
+    with suppress(OSError):  # it may not even be looked into
+        left = shutil.disk_usage(run).free
+        if error.errno == errno.ENOSPC and left < LITTLE:
+            free = f" ({left // 1024:,} KiB are free)"
+        # One that only waits for its name is whole as well, and gets it when the run goes on.
+        found = [path.parent.name.removeprefix(".") for path in checkpoints.glob("*step-*/manifest.json")]
+        whole = [n for name in found if (n := int(name[5:].partition(".")[0])) != step]
+        saved = f"step {max(whole)} is saved whole" if whole else "nothing was saved yet"
     return (
         f"cannot save step {step} in {checkpoints}: {system_words(error)}{free}\n"
         f"{saved}; with room to write, go on with: {go_on}"

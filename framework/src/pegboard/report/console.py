@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from rich.console import Console as RichConsole
 from rich.console import RenderableType
@@ -34,7 +34,7 @@ class Lasting:
         try:
             return self._safely(lambda: self.stream.write(text))
         except UnicodeEncodeError:
-            encoding = self.stream.encoding or "ascii"
+            encoding = getattr(self.stream, "encoding", None) or "ascii"
             plain = text.encode(encoding, "backslashreplace").decode(encoding)
             return self._safely(lambda: self.stream.write(plain))
 
@@ -78,7 +78,9 @@ class Console:
 
     def __init__(self, quiet: bool = False, stream: IO[str] | None = None, unit: str = "step") -> None:
         self.quiet, self.unit = quiet, unit
-        self.rich = RichConsole(file=Lasting(stream or sys.stdout), highlight=False, soft_wrap=True)
+        self.rich = RichConsole(
+            file=cast(IO[str], Lasting(stream or sys.stdout)), highlight=False, soft_wrap=True
+        )
         self.live = self.rich.is_terminal and not quiet
         self._bar: _Bar | None = None
         self._started, self._first, self._shown = time.monotonic(), 0, 0.0
