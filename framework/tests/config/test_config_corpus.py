@@ -67,7 +67,7 @@ WRONG = [
     ("name: spots", "name: spot", "2:14", "data.name", "spots", "unknown dataset 'spot'"),
     ("name: spots", "name: Spots", "2:14", "data.name", "spots", ""),
     ("name: dense", "name: dence", "4:9", "model.name", "dense", "list them: pegboard show models"),
-    ("name: dense", "name: denes", "4:9", "model.name", "dense", "expected one of anything, conv, dense"),
+    ("name: dense", "name: denes", "4:9", "model.name", "dense", "expected one of anything, dense"),
     ("name: dense", "name: DENSE", "4:9", "model.name", "dense", ""),
     ("name: dense", "name: ouroboros_xl", "4:9", "model.name", "", "unknown model 'ouroboros_xl'"),
     ("name: dense", "name: drop", "4:9", "model.name", "", "'drop' is a regularizer, not a model"),

@@ -368,3 +368,30 @@ def test_read_yaml_raises_what_is_wrong(files: Any) -> None:
     assert read_yaml("good.yaml") == {"a": 1}
     with pytest.raises(ConfigError, match=r"1 mistake in bad.yaml\n\nbad.yaml:2:1\n    the text ends"):
         read_yaml("bad.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('name: "a\\ud800"\n', "name"),
+        ('data: {"a\\udc00b": 1}\n', "data"),
+        ('"\\ud800": 1\n', ""),
+        ('model: {hidden: [1, "\\ud800"]}\n', "model.hidden.1"),
+    ],
+)
+def test_half_of_a_character_is_a_mistake_that_can_be_printed(files: Any, text: str, path: str) -> None:
+    files(cfg=text)
+    (mistake,) = load("cfg.yaml").mistakes
+    assert mistake.path == path and "half of a character" in mistake.message
+    assert mistake.origin is not None and mistake.origin.line == 1
+    str(mistake).encode("utf-8")
+    (mistake,) = load({"data": {"x": "\ud800"}}).mistakes
+    assert mistake.path == "data.x"
+
+
+@pytest.mark.parametrize("word", ["name=a\udcff", "a\udcff=1", "model.hidden=[1, \udcff]", "data.\udcff={}"])
+def test_bytes_of_the_command_line_that_are_no_text_can_be_printed(files: Any, word: str) -> None:
+    files(cfg="seed: 1\n")
+    (mistake,) = load("cfg.yaml", [word]).mistakes
+    str(mistake).encode("utf-8")
+    assert mistake.origin is not None and mistake.origin.word == word

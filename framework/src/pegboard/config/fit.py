@@ -34,7 +34,40 @@ def read_spec(parts: Parts, data: Read) -> DataSpec | None:
         return None
 
 
-def fit_model(model: Read, data: str, spec: DataSpec, registry: Registry) -> Iterable[Mistake]:
+def accepted(registry: Registry, kind: str, known: Facts) -> list[str]:
+    """Names of the parts of a kind that would be right beside what is known, with their defaults."""
+    return [registry.reference(e) for e in registry.entries(kind) if _would_fit(e.part, known)]
+
+
+def _would_fit(part: Part[Any, Any], known: Facts) -> bool:
+    """Whether neither its specs and rules nor those of model and objective beside it speak against a part."""
+    spec = known.spec
+    if spec is not None:
+        inputs = all(fits(getattr(part, "inputs", ()), s) for s in spec.inputs)
+        if not inputs or not fits(getattr(part, "targets", ()), spec.target):
+            return False
+    beside: list[Part[Any, Any] | None] = []
+    if isinstance(part, Model):
+        known, beside = replace(known, model=part), [known.objective]
+    elif isinstance(part, ObjectivePart):
+        known, beside = replace(known, objective=part), [known.model]
+    return all(one is None or _agrees(one, known) for one in (part, *beside))
+
+
+def _agrees(part: Part[Any, Any], known: Facts) -> bool:
+    try:
+        config = part.config()
+    except Exception:  # a field has no default, so nothing can be said
+        return True
+    try:  # what a field is to blame for, another value of it mends
+        return all(problem.field for problem in objections(part, config, known))
+    except Exception:
+        return False
+
+
+def fit_model(
+    model: Read, data: str, spec: DataSpec, registry: Registry, objective: ObjectivePart[Any] | None = None
+) -> Iterable[Mistake]:
     """A model that cannot read the inputs or predict the target."""
     part = model.entry.part
     assert isinstance(part, Model)
@@ -45,13 +78,7 @@ def fit_model(model: Read, data: str, spec: DataSpec, registry: Registry) -> Ite
         verb = f"predicts {_types(part.targets)}, but the target of {data} is {spec.target or 'nothing'}"
     else:
         return
-    able = [
-        e.part.name
-        for e in registry.entries("model")
-        if isinstance(e.part, Model)
-        and fits(e.part.targets, spec.target)
-        and all(fits(e.part.inputs, s) for s in spec.inputs)
-    ]
+    able = accepted(registry, "model", Facts(spec=spec, objective=objective))
     expected = f"a model for {spec}: {listed(able)}" if able else f"a model for {spec}; none is installed"
     yield Mistake(
         path=f"{model.path}.name",
@@ -61,33 +88,37 @@ def fit_model(model: Read, data: str, spec: DataSpec, registry: Registry) -> Ite
     )
 
 
-def fit_target(read: Read, data: str, target: Spec | None, registry: Registry) -> Iterable[Mistake]:
+def fit_target(
+    read: Read, data: str, spec: DataSpec, registry: Registry, model: Read | None = None
+) -> Iterable[Mistake]:
     """An objective or regularizer that does not work on the target."""
-    accepted = getattr(read.entry.part, "targets", ())
-    if fits(accepted, target):
+    target, works_on = spec.target, getattr(read.entry.part, "targets", ())
+    if fits(works_on, target):
         return
     kind = read.entry.part.kind
-    able = [e.part.name for e in registry.entries(kind) if fits(getattr(e.part, "targets", ()), target)]
+    beside = model.entry.part if model is not None else None
+    known = Facts(spec=spec, model=beside if isinstance(beside, Model) else None)
+    able = accepted(registry, kind, known) if kind == "objective" else []
     of = target or "data without a target"
     expected = f"{kind}s for {of}: {listed(able)}" if kind == "objective" else ""
     hint = f"take it out: {read.path.rpartition('.')[2]}: null"
     if kind == "objective":
-        known = isinstance(default_objective(registry, target), Entry)
-        hint = "leave the key 'objective' out to take the one for this target" if known else ""
-    message = f"{read.what} works on {_types(accepted)}, but the target of {data} is {target or 'nothing'}"
+        own = isinstance(default_objective(registry, target), Entry)
+        hint = "leave the key 'objective' out to take the one for this target" if own else ""
+    message = f"{read.what} works on {_types(works_on)}, but the target of {data} is {target or 'nothing'}"
     yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
 
 
 def fit_trick(read: Read, data: str, spec: DataSpec, registry: Registry) -> Iterable[Mistake]:
     """A regularizer that does not work on the inputs, or not on the target."""
-    accepted: tuple[type[Spec], ...] = getattr(read.entry.part, "inputs", ())
-    wrong = [s for s in spec.inputs if not fits(accepted, s)]
+    reads: tuple[type[Spec], ...] = getattr(read.entry.part, "inputs", ())
+    wrong = [s for s in spec.inputs if not fits(reads, s)]
     if not wrong:
-        yield from fit_target(read, data, spec.target, registry)
+        yield from fit_target(read, data, spec, registry)
         return
     yield Mistake(
         path=read.path,
-        message=f"{read.what} works on inputs that are {_types(accepted)}, but {data} gives {listed(wrong)}",
+        message=f"{read.what} works on inputs that are {_types(reads)}, but {data} gives {listed(wrong)}",
         hint=f"take it out: {read.path.rpartition('.')[2]}: null",
         at_key=True,
     )
@@ -258,9 +289,9 @@ def own_rules(parts: Parts, reads: Iterable[Read], facts: Facts) -> Iterable[Mis
         except Exception as error:
             parts.defect(read.entry, read.path, "its check", error)
             continue
-        for problem in problems:
-            place = f"{read.path}.{problem.field}" if problem.field else read.path
-            yield _mistake(problem, place, at_key=not problem.field)
+        yield from (_mistake(p, f"{read.path}.{p.field}") for p in problems if p.field)
+        if whole := [p for p in problems if not p.field]:  # it does not go with the rest: one mistake
+            yield _together(whole, read.path)
 
 
 def facts(
@@ -361,6 +392,23 @@ def _mistake(problem: Problem, path: str, *, at_key: bool = False) -> Mistake:
     return Mistake(
         path=path, message=problem.message, expected=problem.expected, hint=problem.hint, at_key=at_key
     )
+
+
+def _together(problems: list[Problem], path: str) -> Mistake:
+    """One mistake of a part as a whole, with all reasons."""
+    first, *more = problems
+    lines = [first.hint] if first.hint else []
+    for problem in more:
+        wanted = f"; expected {problem.expected}" if problem.expected else ""
+        lines.append(f"also, {problem.message}{wanted}")
+        lines += [problem.hint] if problem.hint and problem.hint not in lines else []
+    return replace(_mistake(first, path, at_key=True), hint="\n".join(lines))
+
+
+def alike(one: Read, other: Read) -> bool:
+    """Whether two parts want the same kind of target, so that one data set is wrong for both of them."""
+    ours, theirs = (getattr(read.entry.part, "targets", ()) for read in (one, other))
+    return any(issubclass(a, b) or issubclass(b, a) for a in ours for b in theirs)
 
 
 def _types(specs: tuple[type[Spec], ...]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from ..specs import DataSpec
 from . import effect, fit
 from .load import Loaded, locate
 from .nodes import DataOptions, Trainer
-from .report import Mistake, join
+from .report import Mistake, join, listed
 from .saved import fit_saved
 from .sections import Parts, Read, as_node
 
@@ -40,7 +40,7 @@ class Fitting:
         """The spec of the data, as far as it is known; what does not fit is noted."""
         sure = {path: read for path, read in self.reads.items() if not read.guessed}
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
-        was_read = spec is not None
+        was_read, unfit = spec is not None, set[str]()
         if spec is None and data is not None:
             spec = fit.read_spec(self.parts, data)
         if data is not None:
@@ -52,17 +52,7 @@ class Fitting:
                     self.found += fit_saved(read, self.parts.registry)
         if spec is not None and data is not None:
             source = repr(data.entry.part.name)
-            if model is not None:
-                self.found += fit.fit_model(model, source, spec, self.parts.registry)
-            if self.sections.get("objective", ("", None))[1] is None:
-                objective = self._default_objective(spec)
-                sure |= {"objective": objective} if objective else {}
-            elif objective is not None:
-                self.found += fit.fit_target(objective, source, spec.target, self.parts.registry)
-            seen_by_tricks = fit.told(spec, objective)
-            for path, read in sure.items():
-                if path.startswith("regularizers."):
-                    self.found += fit.fit_trick(read, source, seen_by_tricks, self.parts.registry)
+            objective = self._fit_data(sure, source, spec, unfit)
         tricks = {
             path.partition(".")[2]: (read, read.config, read.options.players)
             for path, read in sure.items()
@@ -72,16 +62,75 @@ class Fitting:
         length = self._length(data, samples)
         told = None if spec is None else fit.told(spec, objective)
         # Data that was read once met its own rules, and its files may be gone since.
-        ruled = {path: read for path, read in sure.items() if not (was_read and path == "data")}
+        # What the rules of a part say that is wrong for the data anyway would follow from that.
+        ruled = {
+            path: read
+            for path, read in sure.items()
+            if path not in unfit and not (was_read and path == "data")
+        }
         for seen, acts in ((spec, False), (told, True)):
             reads = [read for path, read in ruled.items() if path.startswith("regularizers.") == acts]
             known = fit.facts(sure, seen, objective, length)
+            known = replace(
+                known,
+                model=None if "model" in unfit else known.model,
+                objective=None if "objective" in unfit else known.objective,
+            )
             self._add(
                 fit.own_rules(self.parts, reads, known),
                 partial(fit.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
             )
-        self._effects(sure, spec, length, fit.facts(sure, spec, objective, length))
+        known = fit.facts(sure, spec, objective, length)
+        self._narrow(known, told)
+        self._effects(sure, spec, length, replace(known, metrics=None, players=None) if unfit else known)
         return spec
+
+    def _fit_data(self, sure: dict[str, Read], source: str, spec: DataSpec, unfit: set[str]) -> Read | None:
+        """The objective; notes the parts that do not work on the data, of those with one cause the first."""
+        registry, model, objective = self.parts.registry, sure.get("model"), sure.get("objective")
+        named = self.sections.get("objective", ("", None))[1] is not None
+        aim: Any = objective.entry.part if objective is not None and named else None
+        wrong = [] if model is None else list(fit.fit_model(model, source, spec, registry, aim))
+        self._unfit("model", wrong, unfit)
+        if not named:
+            before = len(self.found)
+            objective = self._default_objective(spec)
+            sure |= {"objective": objective} if objective else {}
+            if unfit:
+                del self.found[before:]  # another model may have another objective
+        elif objective is not None:
+            wrong = list(fit.fit_target(objective, source, spec, registry, model))
+            if not (wrong and model is not None and unfit and fit.alike(model, objective)):
+                self._unfit("objective", wrong, unfit)
+        told = fit.told(spec, objective)
+        for path, read in sure.items():
+            if path.startswith("regularizers."):
+                wrong = list(fit.fit_trick(read, source, told, registry))
+                causes = [sure[cause] for cause in ("model", "objective") if cause in unfit and cause in sure]
+                if not (wrong and any(fit.alike(read, cause) for cause in causes)):
+                    self._unfit(path, wrong, unfit)
+        return objective
+
+    def _narrow(self, known: Facts, told: DataSpec | None) -> None:
+        """Where a name is unknown, offer those alone that would be right in its place."""
+        given = self.sections.get("objective", ("", None))[1] is not None
+        for index, mistake in enumerate(self.found):
+            kind = mistake.kind
+            if kind not in ("model", "objective", "regularizer", "probe") or known.spec is None:
+                continue
+            if not mistake.message.startswith(f"unknown {kind} "):
+                continue
+            beside = replace(known, spec=told if kind == "regularizer" else known.spec)
+            if kind == "model" and not given:
+                beside = replace(beside, objective=None)
+            names = fit.accepted(self.parts.registry, kind, beside)
+            if names:
+                self.found[index] = replace(mistake, expected=f"one of {listed(names)}")
+
+    def _unfit(self, path: str, wrong: Sequence[Mistake], unfit: set[str]) -> None:
+        self.found += wrong
+        if wrong:
+            unfit.add(path)
 
     def _length(self, data: Read | None, samples: int | None) -> effect.Length:
         """How long the run is; nothing is known of one that is over."""

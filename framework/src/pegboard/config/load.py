@@ -25,6 +25,7 @@ from .read import DEEPEST, LARGEST, Node, bare, read
 from .report import ConfigError, Mistake, join, listed, shown
 from .sources import is_module, module_hint, refuse_source, refuse_words
 
+_HALF = re.compile("[\ud800-\udfff]")
 _NAMES = ("extends", *TOP)
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -300,11 +301,22 @@ def _flatten(node: Node, path: str, loaded: Loaded) -> Any:
         if node.blank:
             loaded.blank.add(path)
     if isinstance(node.value, dict):
-        inner = {join(path, k): (k, v) for k, v in node.value.items()}
+        inner = {
+            join(path, k): (k, v) for k, v in node.value.items() if _whole(k, path, v.key or v.at, loaded)
+        }
         return {k: _flatten(_written_out(v, at), at, loaded) for at, (k, v) in inner.items()}
     if isinstance(node.value, list):
         return [_flatten(v, join(path, i), loaded) for i, v in enumerate(node.value)]
-    return node.value
+    return node.value if _whole(node.value, path, node.at, loaded) else None
+
+
+def _whole(value: Any, path: str, at: Origin, loaded: Loaded) -> bool:
+    """Whether a value or key can be written to a file; a text with half of a character cannot."""
+    if not isinstance(value, str) or _HALF.search(value) is None:
+        return True
+    message = f"found {shown(value)}, which has half of a character: no file can hold it"
+    loaded.mistakes.append(Mistake(path=path, message=message, hint="write the text anew", origin=at))
+    return False
 
 
 def _written_out(node: Node, path: str) -> Node:

@@ -26,6 +26,7 @@ class Mistake:
     at_key: bool = False  # it is the key that is wrong, not the value
     absent: bool = False  # something is not there; not reported when a file could not be read
     unknown: str = ""  # the key, where it is one that nobody knows
+    kind: str = ""  # the kind of part, where it is a name that no part of it has
     origin: Origin | None = None
 
     def __str__(self) -> str:

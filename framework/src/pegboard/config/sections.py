@@ -161,6 +161,7 @@ class Parts:
                 place,
                 error.message,
                 expected=self._references() if self.references else _short(error.expected),
+                kind="" if self.references else kind,
                 nearest=tuple(near),
                 hint=hint,
                 at_key=at_key,
