@@ -190,3 +190,21 @@ def test_a_run_says_nothing_of_precision_on_the_cpu(
     given = {**LINEAR, "optimizer": {"name": "adam"}, "trainer": {"steps": 2, "device": "cpu"}}
     pegboard.train(given, root=tmp_path)
     assert "precision" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("precision", "there"), [("fp32", "ieee"), ("tf32", "tf32")])
+def test_a_run_is_evaluated_later_with_its_switches(
+    precision: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pegboard import inference
+
+    trainer = {"steps": 2, "device": "cpu", "precision": precision}
+    run = pegboard.train(
+        {**LINEAR, "optimizer": {"name": "adam"}, "trainer": trainer}, root=tmp_path, quiet=True
+    )
+    seen = []
+    monkeypatch.setattr(
+        inference, "evaluate", lambda *given, **more: seen.append(torch.backends.cudnn.conv.fp32_precision)
+    )
+    inference.Trained(run.folder).evaluate("test")
+    assert seen == [there]

@@ -17,7 +17,7 @@ from .config.nodes import Chosen
 from .contracts import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from .data import Resident, place, reading
 from .engine.evaluate import eval_mode, evaluate, on_cpu, reading_batches
-from .engine.precision import choose_device, choose_precision, full_precision
+from .engine.precision import choose_device, choose_precision, full_precision, rounding
 from .errors import PegboardError
 from .loading import load_model, restore
 from .nearest import nearest
@@ -75,10 +75,11 @@ class Trained:
     def evaluate(self, split: str) -> dict[str, float]:
         """Loss and metrics on a split."""
         metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
-        return evaluate(
-            self.model, self.objective, metrics, self.source(split), self.batch, self.device, self.precision,
-            workers=self.workers, seed=self.plan.settings.seed,
-        )  # fmt: skip
+        with rounding(self.precision.name == "tf32"):
+            return evaluate(
+                self.model, self.objective, metrics, self.source(split), self.batch, self.device,
+                self.precision, workers=self.workers, seed=self.plan.settings.seed,
+            )  # fmt: skip
 
     def probe(
         self, chosen: Chosen, words: Sequence[str] = (), picture: Path | None = None
