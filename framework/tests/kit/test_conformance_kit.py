@@ -13,6 +13,7 @@ from pegboard.testing import CHECKS, Kit, Outcome, conformance
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
 SOUND = Path(__file__).with_name("sound_plugin.py")
+SITES = Path(__file__).with_name("sound_sites.py")
 CARD = """# Sound
 
 ## Use
@@ -148,7 +149,307 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
         'DataSpec((dataclass(frozen=True)(type("Late", (Triple,), {}))(),)',
     ),
     "card_is_complete": ("plugin", "", ""),
+    "splits_differ": (
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[third:], y[third:])",
+    ),
+    "leaves_batches_alone": (
+        "model-sound_net",
+        "hidden = self.first(",
+        "x.mul_(0.5)\n            hidden = self.first(",
+    ),
+    "leaves_its_config_alone": (
+        "optimizer-sound_descent",
+        "    return Descent\n",
+        "    object.__setattr__(config, 'lr', 0.5)\n    return Descent\n",
+    ),
+    "leaves_the_process_alone": (
+        "dataset-sound_data",
+        "    third = ",
+        "    import random\n    random.seed(0)\n    third = ",
+    ),
+    "is_steady_in_evaluation": (
+        "model-sound_net",
+        "            if self.training:\n",
+        "            if True:\n",
+    ),
+    "pegs_are_as_declared": (
+        "model-sound_net",
+        "self.last = nn.Linear(config.width, ",
+        "self.peg = __import__('pegboard').Peg('hidden', 3)\n            self.last = nn.Linear(config.width, ",
+    ),
+    "follows_the_spec": (
+        "model-sound_net",
+        "nn.Linear(config.width, context.outputs or 1)",
+        "nn.Linear(config.width, 3)",
+    ),
+    "heeds_every_group": ("optimizer-sound_descent", "in self.param_groups:", "in self.param_groups[:1]:"),
+    "functional_is_its_step": (
+        "optimizer-sound_descent",
+        "return momentum(optimizer) if traced else None",
+        "return lambda grads, rates: None",
+    ),
+    "heeds_the_length": (
+        "schedule-sound_rate",
+        "lambda step: (1 + step) ** -config.power",
+        "lambda step: max(0.0, 1 - step / 1000)",
+    ),
+    "keeps_what_it_is_given": (
+        "regularizer-sound_noise",
+        "                if p.grad is not None:\n",
+        "                p.grad = None\n                if p.grad is not None:\n",
+    ),
+    "hangs_on_any_peg": (
+        "regularizer-site_drop",
+        "self.seen.add_(1)",
+        "self.seen.add_(1)\n            x = x.mT",
+    ),
+    "averages_samples": (
+        "objective-sound_loss",
+        "each.mean() if weight is None else (each * weight).sum() / weight.sum()",
+        "each.sum() if weight is None else (each * weight).sum()",
+    ),
+    "leaves_the_model_alone": (
+        "probe-sound_probe",
+        "p.detach().norm(self.power))",
+        "p.data.mul_(0.9).norm(self.power))",
+    ),
+    "leaves_rows_alone": ("tracker-sound_tracker", "self.rows += 1", "row.clear()"),
 }
+
+# More of the kind that authors make: (check, part, what is replaced, by what), in either of the two files.
+AUTHORS: list[tuple[str, str, str, str]] = [
+    # Optimizers.
+    ("heeds_every_group", "optimizer-sound_descent", 'group["lr"] * state', "config.lr * state"),
+    (
+        "heeds_every_group",
+        "optimizer-sound_descent",
+        'group["lr"] * state',
+        'self.param_groups[0]["lr"] * state',
+    ),
+    (
+        "exact_resume",
+        "optimizer-sound_descent",
+        "state = self.state[p]",
+        "state = self.__dict__.setdefault('kept', {}).setdefault(p, {})",
+    ),
+    # Models.
+    ("follows_the_spec", "model-sound_net", "    features = spec.features\n", "    features = 4\n"),
+    ("follows_the_spec", "model-sound_net", "return self.last(hidden)", "return self.last(hidden).double()"),
+    (
+        "follows_the_spec",
+        "model-site_net",
+        "spec.features, config.width, 3, padding=1)",
+        "3, config.width, 3, padding=1)",
+    ),
+    (
+        "follows_the_spec",
+        "model-site_net",
+        "nn.Linear(config.width, context.outputs or 1)",
+        "nn.Linear(config.width, 3)",
+    ),
+    (
+        "pegs_are_as_declared",
+        "model-site_net",
+        'Peg("hidden", config.width, "NCL")',
+        'Peg("hidden", 7, "NCL")',
+    ),
+    (
+        "pegs_are_as_declared",
+        "model-site_net",
+        'Peg("affine", config.width, "NCL")',
+        'Peg("affine", config.width, "NLC")',
+    ),
+    (
+        "pegs_are_as_declared",
+        "model-site_net",
+        'Peg("affine", config.width, "NCL")',
+        'Peg("affine", config.width, "NC")',
+    ),
+    ("pegs_are_as_declared", "model-site_net", '"hidden", "residual"),', '"hidden", "residual", "pooled"),'),
+    (
+        "pegs_are_as_declared",
+        "model-site_net",
+        'pegs=("input", "affine", "hidden"',
+        'pegs=("input", "hidden"',
+    ),
+    ("pegs_are_as_declared", "model-site_net", "self.hidden(self.norm(x).relu())", "self.norm(x).relu()"),
+    (
+        "is_steady_in_evaluation",
+        "model-site_net",
+        "x = self.hidden(",
+        "x = x + torch.rand_like(x)\n            x = self.hidden(",
+    ),
+    (
+        "is_steady_in_evaluation",
+        "model-site_net",
+        "nn.BatchNorm1d(config.width)",
+        "nn.BatchNorm1d(config.width, track_running_stats=False)",
+    ),
+    ("every_parameter_gets_a_gradient", "model-site_net", "+ self.shift\n", "+ self.shift.detach()\n"),
+    ("every_parameter_gets_a_gradient", "model-site_net", "self.last(x.mean(2))", "self.last(0 * x.mean(2))"),
+    (
+        "leaves_batches_alone",
+        "model-site_net",
+        "            x = self.affine(",
+        "            x[:, 0] = 0\n            x = self.affine(",
+    ),
+    (
+        "runs_on_meta",
+        "model-site_net",
+        "+ self.shift\n",
+        "+ self.shift + torch.zeros(len(x), 1, device='cpu')\n",
+    ),
+    (
+        "leaves_the_process_alone",
+        "model-site_net",
+        "    return Net()",
+        "    torch.set_default_dtype(torch.float64)\n    torch.set_default_dtype(torch.float32)\n    import os\n    os.environ['SITE'] = context.key\n    return Net()",
+    ),
+    # Tricks.
+    (
+        "is_steady_in_evaluation",
+        "regularizer-site_drop",
+        "if not self.training or config.p == 0:",
+        "if config.p == 0:",
+    ),
+    ("hangs_on_any_peg", "regularizer-site_drop", "torch.rand_like(x) >=", "torch.rand(4) >="),
+    (
+        "hangs_on_any_peg",
+        "regularizer-site_drop",
+        "            return Drop(peg.features) if",
+        "            self.one = self.__dict__.get('one', Drop(peg.features))\n            return self.one if",
+    ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "return batch.replace(inputs=tuple(x.lerp(x.roll(1, 0), config.share) for x in batch.inputs))",
+        "return Batch(batch.inputs, batch.target, None, batch.rows)",
+    ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "return batch.replace(inputs=tuple(x.lerp(x.roll(1, 0), config.share) for x in batch.inputs))",
+        "return Batch(batch.inputs, batch.target, batch.weight)",
+    ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "return [{**group} for group in groups]",
+        "return [{**g, 'params': g['params'][1:], 'names': g['names'][1:]} for g in groups]",
+    ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "            return None\n",
+        "            return True\n",
+    ),
+    (
+        "leaves_batches_alone",
+        "regularizer-site_mix",
+        "            return batch.replace(",
+        "            batch.inputs[0].mul_(0.5)\n            return batch.replace(",
+    ),
+    (
+        "leaves_the_process_alone",
+        "regularizer-site_mix",
+        "            return batch.replace(",
+        "            import random\n            random.random()\n            return batch.replace(",
+    ),
+    # Objectives.
+    (
+        "leaves_batches_alone",
+        "objective-site_both",
+        "            each = sum(",
+        "            target.clamp_(max=0)\n            each = sum(",
+    ),
+    (
+        "averages_samples",
+        "objective-site_both",
+        "self.right + (hit * weight).sum(), self.all + weight.sum()",
+        "self.right + hit.sum(), self.all + len(hit)",
+    ),
+    # Data sets.
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[third:], y[third:]), test=Points(x[:third], y[:third])",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[third : 2 * third], y[third : 2 * third])",
+    ),
+    (
+        "splits_are_sound",
+        "dataset-sound_data",
+        "self.y[index], None, index)",
+        "self.y[index], None, index * 0)",
+    ),
+    (
+        "splits_are_sound",
+        "dataset-sound_data",
+        "    y = (x.sum(1) > 0).long()",
+        "    y = 1 + (x.sum(1) > 0).long()",
+    ),
+    (
+        "splits_are_sound",
+        "dataset-sound_data",
+        "    y = (x.sum(1) > 0).long()",
+        "    y = (x.sum(1) > 0).long()\n    x = x.double()",
+    ),
+    (
+        "splits_are_sound",
+        "dataset-sound_data",
+        "    y = (x.sum(1) > 0).long()",
+        "    y = (x.sum(1) > 0).long()\n    x[:, 0] = x[:, 0].log()",
+    ),
+    # Probes.
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        model.train()\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        [*model.parameters()][0].requires_grad_(False)\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        sum(p.sum() for p in model.parameters()).backward()\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        model.register_forward_hook(lambda *more: None)\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        splits.train.gather.__self__.inputs[0].zero_()\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        "        __import__('torch').manual_seed(0)\n        return {\"length\"",
+    ),
+    # Trackers and records.
+    ("follows_a_run", "tracker-sound_tracker", "self.rows += 1", "__import__('time').sleep(600)"),
+    ("follows_a_run", "tracker-sound_tracker", "self.rows += 1", "row['nothing']"),
+    ("schema", "schedule-sound_rate", "power: Annotated[float, Ge(0)] = 1.0", "power = 1.0"),
+]
+# ruff: noqa: E501
 DISTRIBUTIONS_ONLY = {"core_range"}
 
 
@@ -179,6 +480,8 @@ def test_what_is_sound_passes_every_check(folder: Path) -> None:
         "dataset-sound_data-works_in_spawned_workers",
         "probe-sound_optimum-has_deterministic_kernels",
         "probe-sound_probe-knows_the_optimum",
+        "model-sound_net-pegs_are_as_declared",
+        "regularizer-sound_noise-hangs_on_any_peg",
     }
     checked = {i.rpartition("-")[2] for i in found}
     assert checked == set(CHECKS)
@@ -187,7 +490,7 @@ def test_what_is_sound_passes_every_check(folder: Path) -> None:
 @pytest.mark.parametrize("check", DEFECTS)
 def test_a_defect_is_caught_by_the_check_named_for_it(check: str, folder: Path) -> None:
     part, old, new = DEFECTS[check]
-    text = SOUND.read_text()
+    text = (SITES if "site_" in part else SOUND).read_text()
     if check == "card_is_complete":
         (folder / "README.md").write_text(
             CARD.replace("sound_rate: power.", "").replace("## Use", "## Usage")
@@ -203,6 +506,131 @@ def test_a_defect_is_caught_by_the_check_named_for_it(check: str, folder: Path) 
     assert outcome.status == "failed"
     assert "\n" not in outcome.message.strip() or check in ("runs_on_meta", "order_does_not_matter")
     assert "Traceback" not in outcome.message
+
+
+@pytest.mark.parametrize("source", [SITES], ids=["sites"])
+def test_what_is_sound_passes_though_it_is_unusual(source: Path, folder: Path) -> None:
+    """Gradients that cancel, pegs by choice, parts that need their own partner, weights that metrics heed."""
+    path = folder / "sites.py"
+    path.write_text(source.read_text())
+    (folder / "README.md").unlink()
+    found = outcomes(path)
+    assert not {i: o.message for i, o in found.items() if o.status == "failed"}
+    for part in ("model-site_pair", "objective-site_both"):  # beside each other, not beside partners
+        assert found[f"{part}-exact_resume"].status == "passed"
+
+
+@pytest.mark.parametrize(("check", "part", "old", "new"), AUTHORS)
+def test_a_defect_that_authors_make_is_caught(
+    check: str, part: str, old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pegboard.testing.checks.running.PATIENCE", 0.5)
+    text = (SITES if "site_" in part else SOUND).read_text()
+    assert text.count(old)
+    path = folder / "defect.py"
+    path.write_text(text.replace(old, new))
+    (outcome,) = outcomes(path, f"{part}-{check}").values()
+    assert outcome.status == "failed"
+    assert part.partition("-")[2] in outcome.message  # the part is named
+    assert not re.match(r"\w*(Error|Exception)\b", outcome.message)
+
+
+RAISES = {
+    "in the forward pass": (
+        "hidden = self.first(",
+        "[][3]",
+        "model-sound_net",
+        "IndexError: list index out of range",
+    ),
+    "while its loss was computed": ("each = functional", "{}['x']", "objective-sound_loss", "KeyError: 'x'"),
+    "while samples were read": (
+        "return Batch((self.x",
+        "None.x",
+        "dataset-sound_data",
+        "AttributeError: 'NoneType'",
+    ),
+    "in edit_grads": (
+        "self.step += 1",
+        "1 / 0",
+        "regularizer-sound_noise",
+        "ZeroDivisionError: division by zero",
+    ),
+    "while it measured": ('return {"length"', "[][3]", "probe-sound_probe", "IndexError"),
+    "in a step of the optimizer": ("for group in self", "[][3]", "optimizer-sound_descent", "IndexError"),
+    "in build_loss": ("from torch.nn import functional", "[][3]", "objective-sound_loss", "IndexError"),
+    "in build_data": ("third = config", "__import__('sys').exit(3)", "dataset-sound_data", "SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("phase", RAISES)
+def test_an_exception_of_a_part_is_told_with_part_phase_and_line(phase: str, folder: Path) -> None:
+    at, raising, part, cause = RAISES[phase]
+    text = SOUND.read_text()
+    line = next(row for row in text.splitlines() if at in row)
+    indent = line[: len(line) - len(line.lstrip())]
+    path = folder / "raises.py"
+    path.write_text(text.replace(line, f"{indent}{raising}\n{line}", 1))
+    number = 1 + path.read_text().splitlines().index(f"{indent}{raising}")
+    of_part = [
+        case.run()
+        for case in Kit(str(path)).cases()
+        if (
+            case.id.startswith(f"{part}-")
+            and case.check.name
+            in ("saves_and_loads", "weighs_samples", "splits_are_sound", "leaves_batches_alone")
+        )
+        or case.id.startswith("probe-sound_probe-m")
+    ]
+    failed = [o.message for o in of_part if o.status == "failed"]
+    assert failed
+    kind, _, name = part.partition("-")
+    for message in failed:
+        assert message.startswith(f"{kind} {name!r} of ")
+        assert f": {phase}, {cause}" in message
+        assert f"{path}:{number}, in the line `{raising}`" in message
+
+
+@pytest.mark.parametrize("given", ["mine.py", "./mine.py", "below/../mine.py"])
+def test_a_file_is_named_by_a_relative_path_from_any_folder(
+    given: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pegboard.cli import main
+
+    (folder / "below").mkdir()
+    (folder / "mine.py").write_text(SOUND.read_text())
+    monkeypatch.chdir(folder)
+    assert main(["plugins", "test", given, "-k", "sound_rate"]) == 0
+    monkeypatch.chdir(folder / "below")
+    assert main(["plugins", "test", f"../{given}", "-k", "sound_rate-exact"]) == 0
+    assert "0 of 1 checks failed" in capsys.readouterr().out
+
+
+def test_conformance_finds_a_file_beside_the_test_from_any_folder(folder: Path) -> None:
+    (folder / "mine.py").write_text(SOUND.read_text())
+    lines = ["from pegboard.testing import conformance", "", 'test_part = conformance("mine.py")']
+    (folder / "test_mine.py").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "pytest", "-p", "pegboard.testing", "-q", "-k", "rate-exact"]
+    told = subprocess.run([*command, str(folder)], cwd=folder.parent, capture_output=True, text=True)
+    assert told.returncode == 0, told.stdout
+    assert "1 passed" in told.stdout
+
+
+def test_a_file_that_is_not_there_is_told_with_the_places(folder: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"no file 'not_there.py': looked in .*kit"):
+        conformance("not_there.py")
+
+
+def test_a_gradient_that_cancels_is_told_from_one_that_never_comes(folder: Path) -> None:
+    check = "model-site_net-every_parameter_gets_a_gradient"
+    path = folder / "net.py"
+    text = SITES.read_text()
+    path.write_text(text)
+    assert outcomes(path, check)[check].status == "passed"  # a bias before a normalisation, a common shift
+    path.write_text(text.replace("+ self.shift\n", "+ 0.0\n"))
+    assert "shift got no gradient in four steps; it is not used" in outcomes(path, check)[check].message
+    path.write_text(text.replace("self.conv(self.input(x).mT)", "0 * self.conv(self.input(x).mT)"))
+    assert "conv.bias, conv.weight" in outcomes(path, check)[check].message
+    assert "it is used, but nothing that is computed with it changes" in outcomes(path, check)[check].message
 
 
 def test_an_author_s_test_is_three_lines(folder: Path) -> None:

@@ -7,9 +7,10 @@ and writes after `-k`.
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -115,8 +116,9 @@ class Case:
             return self._came("skipped", str(why))
         except PegboardError as error:
             return self._came("declared" if self.declared else "failed", str(error))
-        except Exception as error:  # of the part, in the midst of a step
-            return self._came("declared" if self.declared else "failed", told(error))
+        except (Exception, SystemExit) as error:  # of the part, in the midst of a step
+            message = f"{self.subject.what}: {told(error, self.subject.folders, self.check.about)}"
+            return self._came("declared" if self.declared else "failed", message)
         if self.declared:
             return Outcome(self.id, "required", "failed", f"declared to fail ({self.declared}), but passes")
         return self._came("passed")
@@ -125,23 +127,57 @@ class Case:
         return Outcome(self.id, self.check.level, status, message)
 
 
-def told(error: Exception) -> str:
-    """An exception of a part in one line, with the place in its source."""
+# What the core was doing when it called a function of a part, by the name of that function.
+PHASES = {
+    "forward": "in the forward pass",
+    "gather": "while samples were read",
+    "__len__": "while samples were counted",
+    "to": "while it was moved to a device",
+    "loss": "while its loss was computed",
+    "evaluate": "while its loss was computed",
+    "players": "while it was asked for its players",
+    "metrics": "while it was asked for its metrics",
+    "update": "while a metric was updated",
+    "compute": "while a metric was computed",
+    "predict": "while outputs were put into columns",
+    "tables": "while an evaluation was summed up",
+    "step": "in a step of the optimizer",
+    "measure": "while it measured",
+    "solve": "while it looked for the optimum",
+    "sample": "while samples were generated",
+    "state_dict": "while its state was saved",
+    "load_state_dict": "while its state was loaded",
+}
+
+
+def told(error: BaseException, own: Sequence[str] = (), doing: str = "") -> str:
+    """An exception of a part in one line: when it was raised, and by which line of its source.
+
+    `own` are the folders or files of the part, `doing` is what the kit was about.
+    """
     from traceback import extract_tb
 
     frames = extract_tb(error.__traceback__)
-    outside = [f for f in frames if not f.filename.startswith((str(CORE), *LIBRARIES))]
-    where = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
-    return (
-        f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}{where}"
-    )
+    outside = [f for f in frames if not f.filename.startswith((str(CORE), *LIBRARIES, "<"))]
+    mine = [f for f in outside if f.filename.startswith(tuple(own))] if own else []
+    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if not (shown := mine or outside):
+        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "the core"
+        return f"what it gave could not be used. The check was: {doing} It ended at {at} with {what}"
+    first, last = shown[0], shown[-1]
+    during = PHASES.get(first.name) or f"in {first.name}"
+    line = f" in the line `{last.line}`" if last.line else ""
+    return f"{during}, {what} ({last.filename}:{last.lineno}{line and ',' + line})"
 
 
 class Kit:
     """The cases of one plugin: named by its distribution, its entry point or the path of a local file."""
 
     def __init__(self, plugin: str, fails: Mapping[str, str] | None = None) -> None:
-        self.name, self.fails = plugin, dict(fails or {})
+        # A config that names a local file names it by its absolute path.
+        self.name = os.path.abspath(plugin) if plugin.endswith(".py") else plugin
+        self.fails = dict(fails or {})
         self._room = tempfile.TemporaryDirectory(prefix="pegboard-kit-", ignore_cleanup_errors=True)
 
     @cached_property
@@ -166,7 +202,8 @@ class Kit:
         """The plugin as a whole, and each of its parts."""
         folder = Path(self._room.name).resolve()
         entries = [None, *(Entry(part, self.plugin) for part in self.plugin.parts)]
-        return [Subject(self.plugin, entry, self.registry, folder) for entry in entries]
+        shared: dict[str, Any] = {}
+        return [Subject(self.plugin, entry, self.registry, folder, shared) for entry in entries]
 
     def cases(self) -> list[Case]:
         """All of them, the plugin as a whole first; a declared failure that names none is an error."""

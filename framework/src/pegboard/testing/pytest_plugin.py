@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import PegboardError
@@ -30,8 +32,9 @@ def conformance(
     """
     import pytest
 
+    file = sys._getframe(1).f_globals.get("__file__")  # of the test
     try:
-        cases = Kit(plugin, fails).cases()
+        cases = Kit(_found(plugin, file), fails).cases()
     except PegboardError as error:
         pytest.fail(str(error), pytrace=False)
 
@@ -55,6 +58,19 @@ def conformance(
             )
 
     return test_part
+
+
+def _found(plugin: str, test: str | None) -> str:
+    """The path of a local file, which may stand beside the test or in the folder that pytest runs in."""
+    if not plugin.endswith(".py"):
+        return plugin
+    places = [Path(test).absolute().parent / plugin] if test else []
+    places.append(Path(plugin).absolute())
+    for path in places:
+        if path.is_file():
+            return str(path)
+    looked = " and ".join(dict.fromkeys(str(path.parent) for path in places))
+    raise PegboardError(f"no file {plugin!r}: looked in {looked}")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -128,16 +128,16 @@ def points(events: Sequence[str], count: int, turn: int = 0) -> list[int]:
     val = [i for i, what in enumerate(events) if what == "val"]
     saves = [i for i, what in enumerate(events) if what == "save"]
     named = [
-        train[1],  # the second batch of the first update
+        *train[1:2],  # the second batch of the first update
         *val[:1],  # the first evaluation
-        saves[len(saves) // 2],  # a save in the middle
-        max((i for i in train if val and i < val[0]), default=train[-1]),  # the last batch of an epoch
-        train[len(train) // 2],
+        *saves[len(saves) // 2 :][:1],  # a save in the middle
+        *[i for i in train if val and i < val[0]][-1:],  # the last batch of an epoch
+        *train[len(train) // 2 :][:1],
         *val[-1:],  # the last evaluation
-        train[-1],  # the last update
-        train[0],
-        saves[0],
-        saves[-1],
+        *train[-1:],  # the last update
+        *train[:1],
+        *saves[:1],
+        *saves[-1:],
     ]
     named = list(dict.fromkeys(named))
     turned = [named[(turn + i) % len(named)] for i in range(len(named))]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +21,12 @@ from ..specs import DataSpec, fits
 if TYPE_CHECKING:
     from ..contracts import Splits
     from ..planning import Assembly, Plan
+    from .observed import Observed
 
 PARTNERS = Path(__file__).with_name("partners.py")
 PARTNER = "partners:partner"  # the reference partner of every kind
 Config = dict[str, Any]
+WATCHED = ("model", "optimizer", "regularizer", "objective", "dataset")  # kinds that are observed in a step
 
 # Three updates an epoch, the last of two batches; rows, saves and evaluations at different steps.
 TRAINER = {"epochs": 3, "accumulate": 3, "log_every": 2, "save_every": 4, "device": "cpu"}
@@ -67,6 +71,29 @@ def required_fields(part: Part[Any, Any]) -> list[str]:
     return [f.name for f in found if f.default is missing and f.default_factory is missing]
 
 
+def _computes(config: Config) -> bool:
+    """Whether the parts of a config give a finite loss of a few samples."""
+    import torch
+
+    from ..config.check import check
+    from ..planning import assemble, make_plan
+    from .observed import rows_of
+
+    try:
+        assembly = assemble(make_plan(check(config), read=True), "cpu")
+        assert assembly.plan.splits is not None
+        batch = rows_of(assembly.plan.splits.train, range(3))
+        for kit in assembly.kits:
+            target = kit.player.target
+            told = batch if target is None else batch.replace(target=target(batch))
+            loss, _ = kit.player.loss(assembly.model, told)
+            if loss.dim() or not bool(torch.isfinite(loss)):
+                return False
+    except Exception:  # of parts that do not fit each other
+        return False
+    return True
+
+
 @dataclasses.dataclass
 class Subject:
     """A part with the plugin it is of, or the plugin as a whole."""
@@ -75,6 +102,8 @@ class Subject:
     entry: Entry | None
     registry: Registry
     folder: Path  # for what checks write; all checks of a plugin share it
+    shared: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)  # what its checks share
+    _own_alone: bool = False  # no parts of other plugins may stand beside it any more
 
     @property
     def part(self) -> Part[Any, Any]:
@@ -85,8 +114,20 @@ class Subject:
     def what(self) -> str:
         """How messages call it."""
         if self.entry is None:
-            return f"{self.plugin.dist} {self.plugin.version}"
-        return f"{self.part.kind} {self.part.name!r} of {self.plugin.dist}"
+            return f"{self._owner} {self.plugin.version}"
+        return f"{self.part.kind} {self.part.name!r} of {self._owner}"
+
+    @property
+    def _owner(self) -> str:
+        """The distribution, or the path of a local file as short as it may be."""
+        dist, here = self.plugin.dist, os.getcwd() + os.sep
+        return dist.removeprefix(here) if self.plugin.version == "local" else dist
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where the sources of the plugin are: its package, or its one file."""
+        file = getattr(self.module, "__file__", None) or self.plugin.dist
+        return (os.path.dirname(file) + os.sep,) if os.path.basename(file) == "__init__.py" else (file,)
 
     @cached_property
     def fields(self) -> Config:
@@ -116,20 +157,65 @@ class Subject:
     @cached_property
     def config(self) -> Config:
         """A config that trains with the part, beside partners: the first that the planner accepts."""
+        _ = self.process  # as it is before anything is built
+        config = self.__dict__["config"] = self._accepted()
+        if self.part.kind in WATCHED:
+            with suppress(Exception):  # the checks that look at it tell
+                _ = self.observed
+        return config
+
+    def _accepted(self) -> Config:
+        """The first config that the planner accepts and, where that may differ, that computes a loss."""
         from ..api import plan
 
-        wrong = "there was nothing to try"
+        wrong, accepted = "there was nothing to try", None
         for config in self._configs():
+            if accepted is not None and not self._of_its_plugin(config):
+                continue
             try:
                 plan(config)
             except PegboardError as error:
                 wrong = str(error)
-            else:
+                continue
+            # What needs a partner of its own plugin may be accepted beside another, and fail there.
+            if not self._company or _computes(config):
                 return config
+            accepted = accepted or config
+            self._own_alone = True
+        if accepted is not None:
+            return accepted  # the checks tell what fails
         raise PegboardError(
             f"{self.what} fits none of the reference partners, nor of the parts beside it. "
             f"The planner said last:\n{wrong}"
         )
+
+    @cached_property
+    def _company(self) -> bool:
+        """Whether its plugin brings what it may have to stand beside."""
+        kinds = {"model": ("dataset", "objective"), "dataset": ("model", "objective")}
+        kinds |= {"objective": ("model", "dataset")}
+        wanted = kinds.get(self.part.kind, ())
+        return any(part.kind in wanted for part in self.plugin.parts)
+
+    def _of_its_plugin(self, config: Config) -> bool:
+        """Whether a config names another part of its plugin."""
+        names = [config[place]["name"] for place in ("data", "model", "objective")]
+        assert self.entry is not None
+        return any(n.startswith(f"{self.plugin.dist}:") for n in names if n != self.entry.qualified)
+
+    @cached_property
+    def process(self) -> dict[str, Any]:
+        """Global settings of the process before anything was built with it."""
+        from .observed import process_state
+
+        return process_state()
+
+    @cached_property
+    def observed(self) -> Observed:
+        """A short training with it, watched; checks that look at it may not train it further."""
+        from .observed import observe
+
+        return observe(self)
 
     def with_trainer(self, **fields: Any) -> Config:
         """The same config with other fields of the trainer."""
@@ -194,8 +280,11 @@ class Subject:
         node = self.node
         match self.part.kind:
             case "model":
-                own = self._objective(self.part)
-                return (self._beside(model=node, data=data, **own) for data in self._data())
+                return (
+                    self._beside(model=node, data=data, **own)
+                    for own in self._objectives(self.part)
+                    for data in self.data()
+                )
             case "optimizer":
                 return [self._beside(optimizer=node)]
             case "schedule":
@@ -208,8 +297,9 @@ class Subject:
                 steps = {**TRAINER, "epochs": None, "steps": 7}
                 data = node | {"batch_size": 8}
                 return (
-                    self._beside(data=data, model=model, trainer=steps, **self._objective(part))
+                    self._beside(data=data, model=model, trainer=steps, **own)
                     for part, model in self._models()
+                    for own in self._objectives(part)
                 )
             case "tracker":
                 return [self._beside(trackers={self.part.name: node})]
@@ -227,13 +317,20 @@ class Subject:
         name = getattr(model, "objective", "")
         return {"objective": {"name": name}} if name else {}
 
+    def _objectives(self, model: Part[Any, Any]) -> Iterator[Config]:
+        """The objective that a model asks for, or the partner; then those of the same plugin."""
+        yield self._objective(model)
+        for part in self.plugin.parts if self._company else ():
+            if part.kind == "objective" and (part.trial is not None or not required_fields(part)):
+                yield {"objective": {"name": f"{self.plugin.dist}:{part.name}"}}
+
     def _with_models(self, **nodes: Any) -> Iterator[Config]:
         for part, model in self._models():
             if self._may_meet(part, None):
                 given = self._objective(part) | nodes
-                yield from (self._beside(data=data, model=model, **given) for data in self._data(part))
+                yield from (self._beside(data=data, model=model, **given) for data in self.data(part))
 
-    def _data(self, model: Part[Any, Any] | None = None) -> Iterator[Config]:
+    def data(self, model: Part[Any, Any] | None = None) -> Iterator[Config]:
         """Data that may suit the part, beside a model."""
         from .partners import PartnerData, data_spec
 
@@ -259,6 +356,9 @@ class Subject:
 
         if self.part.kind == "dataset":  # samples of its plugin's own spec are for its plugin's models
             yield from ((o.part, o.node) for o in self._others("model") if self._shares_spec(o))
+        for other in self._others("model") if self.part.kind == "objective" else ():
+            if other.plugin is self.plugin and getattr(other.part, "objective", "") == self.part.name:
+                yield other.part, other.node  # it was made for this one
         yield from ((part, {"name": f"{PARTNERS.stem}:{part.name}"}) for part in pegboard_models())
         yield from ((other.part, other.node) for other in self._others("model"))
 
@@ -286,5 +386,7 @@ class Subject:
         own = [e for e in found if e.plugin is self.plugin and e is not self.entry]
         rest = [e for e in found if e.plugin is not self.plugin and e.plugin.version != "local"]
         for entry in (*own, *rest):
+            if self._own_alone and entry.plugin is not self.plugin:
+                return
             if entry.part.trial is not None or not required_fields(entry.part):
                 yield Subject(entry.plugin, entry, self.registry, self.folder)

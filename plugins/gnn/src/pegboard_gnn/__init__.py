@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TARGETS = (Classes, Labels, Values)
-PEGS: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "pooled", "logits")
+PEGS: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "logits")
 
 
 def _graph_model(name: str, config: type[Any], check: Any, trial: dict[str, Any], *pegs: Site) -> Model[Any]:
@@ -48,7 +48,9 @@ def _graph_model(name: str, config: type[Any], check: Any, trial: dict[str, Any]
         return result
 
     return Model(
-        name, config, build, check=check, inputs=GRAPH, targets=TARGETS, pegs=(*PEGS, *pegs),
+        name, config, build, check=check, inputs=GRAPH, targets=TARGETS,
+        # One that belongs to a graph predicts its nodes, and pools nothing.
+        pegs=(*PEGS, *pegs) if check is check_fixed else (*PEGS, "pooled", *pegs),
         trial=lambda folder: trial,
     )  # fmt: skip
 

@@ -1,5 +1,15 @@
 """The checks, a module for each thing they look at; importing this registers them all."""
 
-from . import building, cards, devices, imports, records, running
+from . import building, cards, devices, imports, manners, records, running, shapes, stepping
 
-__all__ = ["building", "cards", "devices", "imports", "records", "running"]
+__all__ = [
+    "building",
+    "cards",
+    "devices",
+    "imports",
+    "manners",
+    "records",
+    "running",
+    "shapes",
+    "stepping",
+]

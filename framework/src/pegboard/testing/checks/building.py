@@ -7,20 +7,20 @@ import functools
 import io
 import math
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from ...specs import Asked
+from ...specs import Asked, Classes, Tokens
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from ...contracts import Batch, Source, Splits
-    from ...specs import DataSpec
+    from ...specs import DataSpec, Spec
 
 BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
 
@@ -55,25 +55,24 @@ def _held(subject: Subject) -> Iterator[Any]:
 
 
 def _rows(source: Source, rows: Any) -> Batch:
-    import torch
+    from ..observed import rows_of
 
-    if hasattr(source, "begin"):
-        source.begin([torch.tensor(list(rows))], 0, 0)
-    return source.gather(torch.tensor(list(rows)))
+    return rows_of(source, rows)
 
 
 @check("model", "regularizer", "objective")
 def every_parameter_gets_a_gradient(subject: Subject) -> None:
-    """No parameter stays where it was put: each gets a gradient, or is frozen (requires_grad=False)."""
+    """Every parameter is reached by a gradient, or is frozen (requires_grad=False)."""
     import torch
 
     assembly = subject.assembly()
     splits = assembly.plan.splits
     assert splits is not None
     assembly.model.train()
-    still = {
-        name: p for kit in assembly.kits for name, p in kit.player.parameters if p.requires_grad
-    }  # until one moves it
+    # Until a gradient moves it, or one reaches what it is used in and cancels there, as that of a bias does
+    # before a normalisation.
+    still = {name: p for kit in assembly.kits for name, p in kit.player.parameters if p.requires_grad}
+    used: set[str] = set()
     if not still:
         raise Skipped("it has nothing to train")
     for turn in range(4):
@@ -84,16 +83,55 @@ def every_parameter_gets_a_gradient(subject: Subject) -> None:
             own = kit.player.target
             told = batch if own is None else batch._replace(target=own(batch))
             loss, _ = kit.player.loss(assembly.model, told)
+            reached = _listen(loss, {id(p): name for name, p in named if turn and name in still})
             grads = torch.autograd.grad(loss, [p for _, p in named], allow_unused=True)
             for (name, p), grad in zip(named, grads, strict=True):
-                if grad is not None and bool((grad != 0).any()):
+                if grad is not None:
+                    used.add(name)
+                if name in reached or (grad is not None and bool((grad != 0).any())):
                     still.pop(name, None)
+                if grad is not None:
                     p.data -= 0.1 * grad
     if still:
+        unused = [name for name in sorted(still) if name not in used]
+        why = "is not used in the loss: use it in the forward pass"
+        if not unused:
+            why = (
+                "is used, but nothing that is computed with it changes the loss: look for a factor of zero or"
+            )
+            why += " a nonlinearity that is never active"
         raise Failed(
-            f"{subject.what}: {', '.join(sorted(still)[:5])} got no gradient in four steps; use it in the "
-            "forward pass, or freeze it (requires_grad=False)"
+            f"{subject.what}: {', '.join((unused or sorted(still))[:5])} got no gradient in four steps; it "
+            f"{why}, or freeze it (requires_grad=False)"
         )
+
+
+def _listen(loss: Tensor, wanted: dict[int, str]) -> set[str]:
+    """Parameters, by id, whose uses get a gradient that is not zero; filled while `loss` is differentiated.
+
+    The sum of that gradient over samples, which is the parameter's own, may be zero by formula. So it is
+    looked at where it arrives: in the operations of the graph that read the parameter.
+    """
+    found: set[str] = set()
+
+    def listener(name: str) -> Callable[[tuple[Tensor | None, ...]], None]:
+        def listen(grads: tuple[Tensor | None, ...]) -> None:
+            if any(g is not None and bool((g != 0).any()) for g in grads):
+                found.add(name)
+
+        return listen
+
+    seen: set[Any] = {loss.grad_fn}
+    waiting: list[Any] = [loss.grad_fn] if wanted else []
+    while waiting:
+        node = waiting.pop()
+        for following, _ in node.next_functions if node is not None else ():
+            if (name := wanted.get(id(getattr(following, "variable", None)))) is not None:
+                node.register_prehook(listener(name))
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return found
 
 
 @check("model", "regularizer", "optimizer")
@@ -101,20 +139,13 @@ def saves_and_loads(subject: Subject) -> None:
     """What it has learned is in its state: saved and loaded into a new one, everything is as before."""
     import torch
 
-    from ...engine.precision import choose_precision
-    from ...engine.step import link
     from ...planning import private_rng
     from ..runs import unequal
 
-    one = subject.assembly()
+    one = subject.observed.assembly
     two = subject.assembly(seed=17)
     splits = one.plan.splits
     assert splits is not None
-    one.model.train()
-    updates = [link(one, kit, choose_precision("fp32", "cpu")).update for kit in one.kits]
-    for step in range(3):
-        for update in updates:
-            update([_rows(splits.train, range(4 * step, 4 * step + 4))], step)
     two.model.load_state_dict(_through_file(one.model.state_dict()))
     for key, trick in one.tricks.items():
         two.tricks[key].load_state_dict(_through_file(trick.state_dict()))
@@ -201,6 +232,12 @@ def splits_are_sound(subject: Subject) -> None:
         last = len(source) - 1
         some = _rows(source, [0, last, last // 2])
         turned = _rows(source, [last // 2, 0])
+        for batch, asked in ((some, [0, last, last // 2]), (turned, [last // 2, 0])):
+            if batch.rows is not None and batch.rows.tolist() != asked:
+                raise Failed(
+                    f"{subject.what}: `rows` of a batch of {name!r} is {batch.rows.tolist()}, asked for were "
+                    f"{asked}: give back the numbers that `gather` got"
+                )
         pieces = [_picked(some, [2, 0], splits.spec), _picked(turned, [0, 1], splits.spec)]
         if getattr(source, "lengths", None) is None and list(unequal(*pieces)):
             raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
@@ -224,13 +261,74 @@ def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> Non
             if (spec is None) != (tensor is None):
                 raise Failed(f"{subject.what}: the target of {name!r} does not fit its spec {splits.spec}")
             continue
+        if isinstance(spec, Classes) and tensor.shape == (3, spec.count) and tensor.is_floating_point():
+            continue  # a distribution over classes
         example = spec.example(3, "cpu")
         wide = tensor.dim() == example.dim() and (tensor.shape[0] == len(example) or not spec.counted)
-        if not wide or tensor.is_floating_point() != example.is_floating_point():
+        if not wide or tensor.dtype != example.dtype:
             raise Failed(
                 f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
                 f"expected one like {tuple(example.shape)} of {example.dtype}"
             )
+        if wrong := _out_of_range(spec, tensor):
+            raise Failed(f"{subject.what}: {spec} of {name!r} holds {wrong}")
+
+
+def _out_of_range(spec: Spec, tensor: Tensor) -> str:
+    """Values that the spec does not allow, in words."""
+    import torch
+
+    if tensor.is_floating_point():
+        if not getattr(spec, "padded", False) and not bool(torch.isfinite(tensor).all()):
+            return "numbers that are not finite"
+        return ""
+    count = spec.count if isinstance(spec, Classes) else spec.vocab if isinstance(spec, Tokens) else None
+    if count is None:
+        return ""
+    low, high = int(tensor.min()), int(tensor.max())
+    if low < 0 and not (isinstance(spec, Tokens) and bool((tensor[tensor < 0] == -100).all())):
+        return f"{low}, expected 0 to {count - 1}"
+    return f"{high}, expected 0 to {count - 1}" if high >= count else ""
+
+
+@check("dataset")
+def splits_differ(subject: Subject) -> None:
+    """No split is another one: what a model is measured on is not what it is trained on."""
+    splits: Splits = subject.splits()
+    train = _samples(splits.train, splits.spec)
+    twins = len(set(train)) < len(train)  # of few possible samples, some come again in another split
+    for name in ("val", "test"):
+        source = getattr(splits, name)
+        if source is None:
+            continue
+        own = _samples(source, splits.spec)
+        if own == train or (not twins and set(own) <= set(train)):
+            many = "the same samples as" if len(own) == len(train) else "samples that are all in"
+            raise Failed(
+                f"{subject.what}: its split {name!r} has {many} 'train'; cut the rows into splits that share "
+                "none, or leave it out"
+            )
+
+
+def _samples(source: Source, spec: DataSpec, most: int = 4096) -> list[bytes]:
+    """A digest of each of its first samples."""
+    import hashlib
+
+    count = min(len(source), most)
+    found = []
+    for start in range(0, count, 256):
+        rows = range(start, min(start + 256, count))
+        batch = _rows(source, rows)
+        pieces = _picked(batch, [*range(len(rows))], spec)
+        for row in range(len(rows)):
+            digest = hashlib.blake2b(digest_size=16)
+            for piece in pieces:
+                if piece is not None:
+                    digest.update(piece[row].contiguous().cpu().numpy().tobytes())
+            if isinstance(spec.inputs[-1], Asked):  # nodes of one graph differ, however alike they are
+                digest.update(str(int(batch.inputs[-1][row])).encode())
+            found.append(digest.digest())
+    return found
 
 
 @check("dataset")
@@ -380,30 +478,6 @@ def weighs_samples(subject: Subject) -> None:
     for name, column in assembly.objective.predict(output).items():
         if column.shape[0] != 6:
             raise Failed(f"{subject.what}: predict gives {column.shape[0]} rows of {name!r} for 6 samples")
-
-
-@check("probe")
-def measures_the_same_twice(subject: Subject) -> None:
-    """It gives finite figures, the same for the same model."""
-    import torch
-
-    from ...parts import Context
-
-    assembly = subject.assembly()
-    splits = assembly.plan.splits
-    assert splits is not None
-    taken = []
-    for _ in range(2):
-        context = Context(spec=assembly.plan.spec, outputs=assembly.plan.outputs, seed=5, key="probe")
-        probe = subject.part.build(subject.built_config(), context)
-        model: nn.Module = assembly.model.eval()
-        taken.append(probe.measure(model, splits, torch.device("cpu")))
-    once, again = taken
-    wrong = [n for n, v in once.items() if not (isinstance(v, float | int) and math.isfinite(v))]
-    if not once or wrong:
-        raise Failed(f"{subject.what} measures {once!r}, expected named, finite figures")
-    if once != again:
-        raise Failed(f"{subject.what} measures something else the second time: {once}, then {again}")
 
 
 @check("probe")

@@ -19,7 +19,8 @@ def loads(subject: Subject) -> None:
     """It is ready: imported, registered, its hooks answered with sound records."""
     plugin = subject.plugin
     if plugin.status != "ready":
-        raise Failed(f"{subject.what} is {plugin.state}: {plugin.reason}")
+        at = f" ({plugin.where})" if plugin.where and plugin.where not in plugin.reason else ""
+        raise Failed(f"{subject.what} is {plugin.state}: {plugin.reason}{at}")
     if not (plugin.parts or plugin.recipes):
         raise Failed(f"{subject.what} offers nothing: {plugin.reason}")
 
@@ -142,7 +143,8 @@ def schema(subject: Subject) -> None:
         )
     try:
         describe(config)
-        make_schema(subject.registry)
+        if "schema" not in subject.shared:  # that of all plugins, once for all parts of this one
+            subject.shared["schema"] = make_schema(subject.registry)
     except Exception as error:
         raise Failed(f"{config.__name__} of {subject.what}: {type(error).__name__}: {error}") from error
     _round_trip(subject)

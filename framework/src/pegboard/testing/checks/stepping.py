@@ -1,0 +1,342 @@
+"""What an optimizer, a schedule, a trick and an objective do with what a step gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..kit import Failed, Skipped, check
+from ..subjects import Subject
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ...contracts import Batch
+    from ...parts import Site
+    from ...regularizer import Trick
+
+ZERO_AT = (*range(2001), 5_000, 10_000, 20_000, 50_000, 100_000)  # steps at which a schedule is looked at
+
+
+def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[Tensor]:
+    """Two parameters in two groups after some steps down a bowl; `edit` changes the optimizer first."""
+    import torch
+
+    from ...parts import Context
+
+    factory = subject.part.build(subject.built_config(), Context(seed=1, steps=steps))
+    target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    both = [torch.zeros(2, 2, requires_grad=True) for _ in range(2)]
+    optimizer = factory([{"params": [p], "names": [n]} for p, n in zip(both, "ab", strict=True)])
+    edit(optimizer)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = sum(((p - target).square().sum() for p in both), torch.zeros(()))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    for _ in range(steps):
+        if subject.part.closure:  # type: ignore[attr-defined]
+            optimizer.step(closure)
+        else:
+            closure()
+            optimizer.step()
+    return [p.detach() for p in both]
+
+
+@check("optimizer")
+def heeds_every_group(subject: Subject) -> None:
+    """It moves the parameters of every group, each by the rate of its own group as that is in the step."""
+    import torch
+
+    def slower(*which: int) -> Callable[[Any], None]:
+        def edit(optimizer: Any) -> None:
+            for index in which:
+                group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
+                group["lr"] = 0.25 * group["lr"]
+
+        return edit
+
+    plain = _descent(subject, 3, lambda optimizer: None)
+    if still := [number for number, p in enumerate(plain) if not bool(p.any())]:
+        raise Failed(
+            f"{subject.what} does not move the parameters of group {still[0]}; step all of self.param_groups"
+        )
+    every = _descent(subject, 3, slower(0, 1))
+    if any(torch.equal(a, b) for a, b in zip(plain, every, strict=True)):
+        raise Failed(
+            f"{subject.what} moves as far at a quarter of the rate: read group['lr'] in every step, which "
+            "the schedule changes"
+        )
+    second = _descent(subject, 3, slower(1))
+    if torch.equal(plain[1], second[1]):
+        raise Failed(
+            f"{subject.what} does not heed group['lr'] of the second group; read the rate of each group"
+        )
+
+
+@check("optimizer")
+def functional_is_its_step(subject: Subject) -> None:
+    """The function that its record gives for an update gives the numbers of its `step`."""
+    import torch
+
+    from ...parts import Context
+
+    functional = subject.part.functional  # type: ignore[attr-defined]
+    if functional is None:
+        raise Skipped("its record gives no function")
+    ends = []
+    for traced in (None, False, True):
+        factory = subject.part.build(subject.built_config(), Context(seed=1, steps=8))
+        params = [torch.full((3, 2), 0.5, requires_grad=True), torch.full((2,), -0.5, requires_grad=True)]
+        optimizer = factory([{"params": [p], "names": [n]} for p, n in zip(params, "ab", strict=True)])
+        for step in range(6):
+            grads = [(p.detach() * (1 + step) + 0.1).contiguous() for p in params]
+            update = None if traced is None or step < 2 else functional(optimizer, traced)
+            if traced is not None and step >= 2 and update is None:
+                break  # there is none, or not yet
+            if update is None:
+                for p, g in zip(params, grads, strict=True):
+                    p.grad = g
+                optimizer.step()
+                continue
+            rates = [torch.tensor(g["lr"]) if traced else g["lr"] for g in optimizer.param_groups]
+            with torch.no_grad():
+                update(grads, rates)
+        else:
+            ends.append([p.detach() for p in params])
+    for other in ends[1:]:
+        if not all(torch.allclose(a, b, 1e-4, 1e-6) for a, b in zip(ends[0], other, strict=True)):
+            raise Failed(
+                f"{subject.what}: `functional` of its record moves parameters otherwise than its step"
+            )
+    if len(ends) == 1:
+        raise Skipped("its record gives a function for none of its fields as they are")
+
+
+@check("schedule")
+def heeds_the_length(subject: Subject) -> None:
+    """A rate that falls to nothing does so by the end of the run, however long that is."""
+    from ...parts import Context
+
+    config = subject.built_config()
+    ends = []
+    for steps in (50, 400):
+        factor = subject.part.build(config, Context(steps=steps, epochs=steps // 10))
+        factors = [(at, float(factor(at))) for at in ZERO_AT]
+        ends.append(next((at for at, value in factors if at and abs(value) < 1e-12), None))
+    own = (
+        {v for v in vars(config).values() if isinstance(v, int | float)}
+        if hasattr(config, "__dict__")
+        else set()
+    )
+    if ends[0] is not None and ends[0] == ends[1] and ends[0] not in own:
+        raise Failed(
+            f"{subject.what} is at zero in step {ends[0]} whether the run has 50 steps or 400; how many it "
+            "has is context.steps"
+        )
+
+
+@check("regularizer")
+def keeps_what_it_is_given(subject: Subject) -> None:
+    """Its trick loses nothing: weights and rows of a batch, targets, parameters of groups, gradients."""
+    import torch
+
+    from ...planning import overrides, private_rng
+    from ..observed import rows_of
+
+    assembly = subject.observed.assembly
+    trick: Trick = assembly.tricks[subject.part.name]
+    splits = assembly.plan.splits
+    assert splits is not None
+    batch = rows_of(splits.train, range(6))
+    weight = torch.linspace(0.5, 1.5, batch.samples)
+    batch = batch.replace(weight=weight, rows=torch.arange(batch.samples))
+    acts: dict[str, Callable[[], Iterator[str]]] = {
+        "edit_batch": lambda: _batch_lost(trick, batch),
+        "edit_target": lambda: _target_lost(trick, batch),
+        "edit_groups": lambda: _groups_lost(trick, assembly.kits[0].player.parameters),
+        "edit_grads": lambda: _grads_lost(trick, assembly.kits[0].player.parameters),
+        "after_eval": lambda: _stop_lost(trick, assembly.objective.monitor[0]),
+    }
+    used = [stage for stage in acts if overrides(trick, stage)]
+    if not used:
+        raise Skipped("it edits neither batches nor targets, groups or gradients")
+    for stage in used:
+        with private_rng(0, "kit"):
+            if lost := next(acts[stage](), ""):
+                raise Failed(f"{subject.what}: {stage} {lost}")
+
+
+def _batch_lost(trick: Trick, batch: Batch) -> Iterator[str]:
+    from ...contracts import Batch
+    from ...parts import Site
+
+    edited: Any = trick.edit_batch(batch)
+    if not isinstance(edited, Batch):
+        yield f"gives a {type(edited).__name__}, expected a Batch: batch.replace(inputs=...)"
+        return
+    for name in ("weight", "rows"):
+        value = getattr(edited, name)
+        if value is None:
+            yield f"drops `{name}` of the batch: batch.replace(inputs=...) keeps what is not named"
+        elif len(value) != edited.samples:
+            yield f"gives {len(value)} numbers in `{name}` for {edited.samples} samples"
+    if batch.target is not None and edited.target is None:
+        yield "drops the target of the batch"
+    if len(edited.inputs) != len(batch.inputs):
+        yield f"gives {len(edited.inputs)} inputs of {len(batch.inputs)}"
+
+
+def _target_lost(trick: Trick, batch: Batch) -> Iterator[str]:
+    import torch
+
+    if batch.target is None:
+        return
+    edited: Any = trick.edit_target(batch.target)
+    if not isinstance(edited, torch.Tensor):
+        yield f"gives a {type(edited).__name__}, expected a tensor"
+    elif len(edited) != len(batch.target):
+        yield f"gives targets of {len(edited)} samples for {len(batch.target)}"
+
+
+def _groups_lost(trick: Trick, named: Any) -> Iterator[str]:
+    given = [{"params": [p for _, p in named], "names": [n for n, _ in named]}]
+    groups = trick.edit_groups(given)
+    held = [id(p) for group in groups for p in group["params"]]
+    if lost := [name for name, p in named if id(p) not in held]:
+        yield f"loses {', '.join(lost[:3])}: every parameter stays in one group"
+    if len(held) != len(set(held)):
+        yield "puts a parameter into two groups"
+    counts = [(len(group.get("names", ())), len(group["params"])) for group in groups]
+    if wrong := next((pair for pair in counts if pair[0] != pair[1]), None):
+        yield f"gives a group with {wrong[0]} names for {wrong[1]} parameters"
+
+
+def _grads_lost(trick: Trick, named: Any) -> Iterator[str]:
+    import torch
+
+    params = [p for _, p in named]
+    before = [p.grad for p in params]
+    try:
+        for p in params:
+            p.grad = torch.full_like(p, 0.01)
+        trick.edit_grads(params)
+        for name, p in named:
+            if p.grad is None or p.grad.shape != p.shape:
+                yield f"loses the gradient of {name}"
+    finally:
+        for p, grad in zip(params, before, strict=True):
+            p.grad = grad
+
+
+def _stop_lost(trick: Trick, monitored: str) -> Iterator[str]:
+    from ...regularizer import Stop
+
+    answer: Any = trick.after_eval({"loss": 1.0, monitored: 1.0})
+    if answer is not None and not isinstance(answer, Stop):
+        yield f'gives {answer!r}, expected None or Stop("why")'
+
+
+@check("regularizer")
+def hangs_on_any_peg(subject: Subject) -> None:
+    """What it hangs fits the features and axes of its peg, and is a module of its own for each."""
+    import torch
+
+    from ...pegs import Peg
+    from ...planning import overrides, private_rng
+
+    trick: Any = subject.observed.assembly.tricks[subject.part.name]
+    if not overrides(trick, "hang"):
+        raise Skipped("it hangs nothing")
+    config = subject.observed.assembly.plan.settings.regularizers[subject.part.name].config
+    site: Site = next(iter(getattr(config, "sites", ())), "hidden")
+    hung: list[torch.nn.Module] = []
+    for layout, shape in {"NC": (4, 5), "NLC": (4, 3, 5), "NCL": (4, 5, 3), "NCHW": (4, 5, 3, 2)}.items():
+        for features in (5, 5):
+            with private_rng(0, "kit"):
+                module = trick.hang(Peg(site, features, layout))
+                if module is None:
+                    continue
+                if any(module is other for other in hung) and [*module.state_dict()]:
+                    raise Failed(f"{subject.what} hangs one module on two pegs, which then share its numbers")
+                hung.append(module)
+                x = torch.randn(shape)
+                before = x.clone()
+                given = module(x)
+            if given.shape != x.shape or given.dtype != x.dtype:
+                raise Failed(
+                    f"{subject.what}: on a peg {layout!r} of {features} features its module makes "
+                    f"{tuple(given.shape)} of {given.dtype} from {tuple(x.shape)} of {x.dtype}"
+                )
+            if not torch.equal(before, x):
+                raise Failed(f"{subject.what}: its module changes in place what it is given on a peg")
+
+
+@check("objective")
+def averages_samples(subject: Subject) -> None:
+    """Its loss is a mean over samples: the same samples twice have the same loss. Metrics heed weights."""
+    import inspect
+    import math
+    from operator import itemgetter
+
+    import torch
+
+    from ...contracts import Objective
+    from ..observed import rows_of
+
+    assembly = subject.assembly()
+    splits = assembly.plan.splits
+    assert splits is not None
+    batch = rows_of(splits.train, range(6))
+    with torch.no_grad():
+        output = assembly.model.eval()(*batch.inputs)
+    target, objective = batch.target, assembly.objective
+    own = type(objective).loss is not Objective.loss
+    if target is None or not own or {len(t) for t in _tensors(output)} != {6}:
+        raise Skipped("it compares no output with a target")
+    once = objective.loss(output, target)
+    twice = objective.loss(_each(lambda t: torch.cat((t, t)), output), torch.cat((target, target)))
+    if abs(float(once)) > 1e-6 and abs(float(twice / once) - 2) < 1e-3:
+        raise Failed(
+            f"{subject.what}: its loss is a sum over samples, expected their mean: twice as many double it"
+        )
+    # By weight and by number; outputs that err here and there, as an untrained model's may not.
+    drawn = torch.Generator().manual_seed(0)
+    output = _each(
+        lambda t: t + torch.randn(t.shape, generator=drawn) if t.is_floating_point() else t, output
+    )
+    for weights in ([2.0, 1, 1, 1, 0, 0], [0.0, 0, 3, 1, 1, 1], [1.0, 0, 1, 0, 2, 2]):
+        index = torch.arange(6).repeat_interleave(torch.tensor(weights).long())
+        metrics, others = objective.metrics(), objective.metrics()
+        for name, weighed in metrics.items():
+            if list(inspect.signature(weighed.update).parameters)[2:3] != ["weight"]:
+                continue
+            other: Any = others[name]
+            weighed.update(output, target, torch.tensor(weights))  # type: ignore[call-arg]
+            other.update(_each(itemgetter(index), output), target[index], torch.ones(len(index)))
+            found, expected = float(weighed.compute()), float(other.compute())
+            near = abs(found - expected) < 1e-3 * max(1.0, abs(expected))
+            if not (near or found == expected or math.isnan(found)):
+                raise Failed(
+                    f"{subject.what}: the metric {name!r} takes weights and does not heed them: it is "
+                    f"{found:.4g} with weights {weights} and {expected:.4g} for the same samples by number"
+                )
+
+
+def _each(change: Callable[[Tensor], Tensor], output: Any) -> Any:
+    """A nest of tensors with each of them changed."""
+    if isinstance(output, dict):
+        return {name: _each(change, value) for name, value in output.items()}
+    if isinstance(output, list | tuple):
+        return type(output)(_each(change, value) for value in output)
+    return change(output) if hasattr(output, "dim") else output
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    """All tensors of a nest."""
+    found: list[Tensor] = []
+    _each(lambda t: found.append(t) or t, output)  # type: ignore[func-returns-value]
+    return found
