@@ -80,7 +80,7 @@ def observe(subject: Subject) -> Observed:
         assembly,
         list(dict.fromkeys(changed)),
         process,
-        [place for place, value in given.items() if value != configs(settings)[place]],
+        [place for place, value in given.items() if value != configs(assembly.plan.settings)[place]],
     )
 
 

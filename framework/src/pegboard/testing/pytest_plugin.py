@@ -42,7 +42,7 @@ def conformance(
     def test_part(case: Case, request: pytest.FixtureRequest) -> None:
         outcome = case.run()
         if case is cases[-1]:
-            from .checks.building import end_workers
+            from .checks.samples import end_workers
 
             end_workers()
         if outcome.status == "skipped":

@@ -103,7 +103,8 @@ class Subject:
     registry: Registry
     folder: Path  # for what checks write; all checks of a plugin share it
     shared: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)  # what its checks share
-    _own_alone: bool = False  # no parts of other plugins may stand beside it any more
+    # No parts of other plugins may stand beside it any more.
+    _own_alone: bool = dataclasses.field(default=False, init=False, repr=False)
 
     @property
     def part(self) -> Part[Any, Any]:

@@ -1,6 +1,6 @@
 """The checks, a module for each thing they look at; importing this registers them all."""
 
-from . import building, cards, devices, imports, manners, records, running, shapes, stepping
+from . import building, cards, devices, imports, manners, records, running, samples, shapes, stepping
 
 __all__ = [
     "building",
@@ -10,6 +10,7 @@ __all__ = [
     "manners",
     "records",
     "running",
+    "samples",
     "shapes",
     "stepping",
 ]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import copy
-import functools
 import io
 import math
-import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from ...specs import Asked, Classes, Tokens
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...contracts import Batch, Source, Splits
-    from ...specs import DataSpec, Spec
+    from ...contracts import Batch, Source
 
 BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
 
@@ -210,190 +204,6 @@ def generates_samples(subject: Subject) -> None:
         raise Failed(f"{subject.what}: its samples are {tuple(once.shape)}, expected finite ones of {spec}")
     if not torch.equal(once, again):
         raise Failed(f"{subject.what}: the same generator gives other samples; draw from it alone")
-
-
-@check("dataset")
-def splits_are_sound(subject: Subject) -> None:
-    """Its splits hold what its spec says, and the samples that a batch is asked for, in that order."""
-    from ..runs import unequal
-
-    splits: Splits = subject.splits()
-    said = subject.part.spec(subject.built_config()) if subject.part.spec else None  # type: ignore[attr-defined]
-    if said is not None and said.known and said != splits.spec:
-        raise Failed(f"{subject.what}: its record says {said}, its splits hold {splits.spec}")
-    if not splits.spec.known:
-        raise Failed(f"{subject.what}: the spec of its splits has sizes that are not known: {splits.spec}")
-    for name in ("train", "val", "test"):
-        source = getattr(splits, name)
-        if source is None:
-            continue
-        if len(source) < 1:
-            raise Failed(f"{subject.what}: its split {name!r} has no samples")
-        last = len(source) - 1
-        some = _rows(source, [0, last, last // 2])
-        turned = _rows(source, [last // 2, 0])
-        for batch, asked in ((some, [0, last, last // 2]), (turned, [last // 2, 0])):
-            if batch.rows is not None and batch.rows.tolist() != asked:
-                raise Failed(
-                    f"{subject.what}: `rows` of a batch of {name!r} is {batch.rows.tolist()}, asked for were "
-                    f"{asked}: give back the numbers that `gather` got"
-                )
-        pieces = [_picked(some, [2, 0], splits.spec), _picked(turned, [0, 1], splits.spec)]
-        if getattr(source, "lengths", None) is None and list(unequal(*pieces)):
-            raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
-        _like_spec(subject, name, some, splits)
-
-
-def _picked(batch: Batch, rows: list[int], spec: DataSpec) -> list[Any]:
-    """Some samples of a batch: of graphs their nodes, of nodes in graphs their features."""
-    if all(s.counted for s in spec.inputs):
-        return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
-    x, last = batch.inputs[0], batch.inputs[-1]
-    asked = isinstance(spec.inputs[-1], Asked)
-    nodes = [x[last[row]] if asked else x[last[row] : last[row + 1]] for row in rows]
-    return [nodes, *(None if t is None else t[rows] for t in (batch.target, batch.weight))]
-
-
-def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> None:
-    entries = [*zip(splits.spec.inputs, batch.inputs, strict=True), (splits.spec.target, batch.target)]
-    for spec, tensor in entries:
-        if spec is None or tensor is None:
-            if (spec is None) != (tensor is None):
-                raise Failed(f"{subject.what}: the target of {name!r} does not fit its spec {splits.spec}")
-            continue
-        if isinstance(spec, Classes) and tensor.shape == (3, spec.count) and tensor.is_floating_point():
-            continue  # a distribution over classes
-        example = spec.example(3, "cpu")
-        wide = tensor.dim() == example.dim() and (tensor.shape[0] == len(example) or not spec.counted)
-        if not wide or tensor.dtype != example.dtype:
-            raise Failed(
-                f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
-                f"expected one like {tuple(example.shape)} of {example.dtype}"
-            )
-        if wrong := _out_of_range(spec, tensor):
-            raise Failed(f"{subject.what}: {spec} of {name!r} holds {wrong}")
-
-
-def _out_of_range(spec: Spec, tensor: Tensor) -> str:
-    """Values that the spec does not allow, in words."""
-    import torch
-
-    if tensor.is_floating_point():
-        if not getattr(spec, "padded", False) and not bool(torch.isfinite(tensor).all()):
-            return "numbers that are not finite"
-        return ""
-    count = spec.count if isinstance(spec, Classes) else spec.vocab if isinstance(spec, Tokens) else None
-    if count is None:
-        return ""
-    low, high = int(tensor.min()), int(tensor.max())
-    if low < 0 and not (isinstance(spec, Tokens) and bool((tensor[tensor < 0] == -100).all())):
-        return f"{low}, expected 0 to {count - 1}"
-    return f"{high}, expected 0 to {count - 1}" if high >= count else ""
-
-
-@check("dataset")
-def splits_differ(subject: Subject) -> None:
-    """No split is another one: what a model is measured on is not what it is trained on."""
-    splits: Splits = subject.splits()
-    train = _samples(splits.train, splits.spec)
-    twins = len(set(train)) < len(train)  # of few possible samples, some come again in another split
-    for name in ("val", "test"):
-        source = getattr(splits, name)
-        if source is None:
-            continue
-        own = _samples(source, splits.spec)
-        if own == train or (not twins and set(own) <= set(train)):
-            many = "the same samples as" if len(own) == len(train) else "samples that are all in"
-            raise Failed(
-                f"{subject.what}: its split {name!r} has {many} 'train'; cut the rows into splits that share "
-                "none, or leave it out"
-            )
-
-
-def _samples(source: Source, spec: DataSpec, most: int = 4096) -> list[bytes]:
-    """A digest of each of its first samples."""
-    import hashlib
-
-    count = min(len(source), most)
-    found = []
-    for start in range(0, count, 256):
-        rows = range(start, min(start + 256, count))
-        batch = _rows(source, rows)
-        pieces = _picked(batch, [*range(len(rows))], spec)
-        for row in range(len(rows)):
-            digest = hashlib.blake2b(digest_size=16)
-            for piece in pieces:
-                if piece is not None:
-                    digest.update(piece[row].contiguous().cpu().numpy().tobytes())
-            if isinstance(spec.inputs[-1], Asked):  # nodes of one graph differ, however alike they are
-                digest.update(str(int(batch.inputs[-1][row])).encode())
-            found.append(digest.digest())
-    return found
-
-
-@check("dataset")
-def works_in_spawned_workers(subject: Subject) -> None:
-    """Its samples can be read in another process that was spawned, and are the same there."""
-    from ..runs import unequal
-
-    source = subject.splits().train
-    rows = list(range(min(len(source), 8)))
-    try:
-        ForkingPickler.dumps(source)
-    except Exception as error:
-        raise Failed(
-            f"{subject.what}: its samples cannot be sent to a worker: {type(error).__name__}: {error}; "
-            "functions inside functions and open files do not pickle"
-        ) from error
-    if subject.plugin.version == "local":
-        raise Skipped("it can be sent to a worker, but a local file is no module that one could import")
-    try:
-        there = _elsewhere().submit(_read_there, source, rows).result()
-    except Exception as error:
-        raise Failed(f"{subject.what}: reading in a worker fails: {type(error).__name__}: {error}") from error
-    if list(unequal(list(_rows(source, rows)), list(there))):
-        raise Failed(f"{subject.what}: a worker reads other samples than the process itself")
-
-
-@functools.cache
-def _elsewhere() -> ProcessPoolExecutor:
-    """One process for all data sets of a plugin, for it takes seconds to start."""
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-
-
-def end_workers() -> None:
-    """End the process that samples were read in."""
-    if _elsewhere.cache_info().currsize:
-        _elsewhere().shutdown()
-        _elsewhere.cache_clear()
-
-
-def _read_there(source: Source, rows: list[int]) -> tuple[Any, ...]:
-    return tuple(_rows(source, rows))
-
-
-@check("dataset")
-def draws_its_samples(subject: Subject) -> None:
-    """A picture of it can be drawn, by its record or by its spec, and leaves the samples as they are."""
-    from matplotlib.figure import Figure
-
-    from ...report.pictures import draw_by_spec, drawn
-    from ..runs import unequal
-
-    splits: Splits = subject.splits()
-    plot = subject.part.plot  # type: ignore[attr-defined]
-    if plot is None and not drawn(splits.spec):
-        raise Skipped(
-            f"its record has no function `plot`, and the core does not draw {splits.spec.inputs[0]}"
-        )
-    rows, figure = range(min(len(splits.train), 64)), Figure()
-    before = copy.deepcopy(_picked(_rows(splits.train, rows), [*rows], splits.spec))
-    (plot or draw_by_spec)(splits, figure)
-    if not any(axes.has_data() for axes in figure.axes):
-        raise Failed(f"{subject.what}: its function `plot` draws nothing on the figure that it is given")
-    figure.savefig(io.BytesIO(), dpi=30)
-    if list(unequal(before, _picked(_rows(splits.train, rows), [*rows], splits.spec))):
-        raise Failed(f"{subject.what}: its function `plot` changes the samples")
 
 
 @check("optimizer")

@@ -172,7 +172,6 @@ def keeps_what_it_is_given(subject: Subject) -> None:
 
 def _batch_lost(trick: Trick, batch: Batch) -> Iterator[str]:
     from ...contracts import Batch
-    from ...parts import Site
 
     edited: Any = trick.edit_batch(batch)
     if not isinstance(edited, Batch):
@@ -294,7 +293,7 @@ def averages_samples(subject: Subject) -> None:
     with torch.no_grad():
         output = assembly.model.eval()(*batch.inputs)
     target, objective = batch.target, assembly.objective
-    own = type(objective).loss is not Objective.loss
+    own = type(objective).loss is not Objective.loss and type(objective).evaluate is Objective.evaluate
     if target is None or not own or {len(t) for t in _tensors(output)} != {6}:
         raise Skipped("it compares no output with a target")
     once = objective.loss(output, target)
@@ -331,7 +330,8 @@ def _each(change: Callable[[Tensor], Tensor], output: Any) -> Any:
     if isinstance(output, dict):
         return {name: _each(change, value) for name, value in output.items()}
     if isinstance(output, list | tuple):
-        return type(output)(_each(change, value) for value in output)
+        values = [_each(change, value) for value in output]
+        return type(output)(*values) if hasattr(output, "_fields") else type(output)(values)
     return change(output) if hasattr(output, "dim") else output
 
 
