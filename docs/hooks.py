@@ -28,14 +28,25 @@ from pegboard.config.nodes import Plugins, Trainer
 from pegboard.config.sections import OPTIONS, section
 from pegboard.hook_checks import HOOKS
 from pegboard.parts import Part
-from pegboard.registry import KINDS, Entry, Registry
+from pegboard.registry import KINDS, Entry, Registry, _index
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
 HOOK = {cls.kind: hook for hook, classes in HOOKS.items() for cls in classes}
 RECORDS = [cls.__name__ for cls in KINDS.values()]
 WIDE = 88  # characters of a line of usage
-OUTSIDE = re.compile(r"\[(?P<text>[^\]\n]*)\]\((?P<place>\.\./[^)#\s]+)\)")  # a link upwards
+OUTSIDE = re.compile(  # a link upwards
+    r"\[(?P<text>[^\]\n]*)\]\((?P<place>\.\./[^)#\s]+)(?P<anchor>#[^)\s]+)?\)"
+)
+# Sources that a checkout links to, and the pages that are made from them.
+MADE = {
+    "framework/src/pegboard/hookspecs.py": "reference/hooks.md",
+    "framework/src/pegboard/__init__.py": "reference/python.md",
+    "framework/src/pegboard/parts.py": "reference/python.md",
+    "framework/src/pegboard/regularizer.py": "reference/python.md",
+    "framework/src/pegboard/config/nodes.py": "reference/config.md",
+    "framework/src/pegboard/cli/__init__.py": "reference/commands.md",
+}
 
 # The sections of the public names, by the module that they are from.
 TITLES = {
@@ -53,6 +64,9 @@ TITLES = {
 SAID = {
     "Site": "The type of a field that names sites of pegs, `sites: tuple[Site, ...]`: those of the core, or "
     "a plugin's own with a prefix.",
+    "Prefixed": 'The type of a site or role that a plugin adds: `Prefixed("acme:gate")`.',
+    "RoleName": "The type of the name of a role: those of the core, or `Prefixed`.",
+    "Stage": "The type of the name of a stage: the methods of a `Trick` that act in training.",
     "hookimpl": "The decorator that makes a function of a light module a [hook](hooks.md).",
     "__version__": "The version of the core.",
 }
@@ -87,9 +101,23 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[0]
         if not target.is_file():
             raise PluginError(f"{page.file.src_uri}: no file {found['place']}")
+        source = target.resolve().relative_to(Path(config.docs_dir).resolve().parent).as_posix()
+        if made := MADE.get(source) or _page_of(source, found["anchor"] or ""):
+            up = "../" * page.file.src_uri.count("/")
+            return f"[{found['text']}]({up}{made}{found['anchor'] or ''})"
         return found["text"].replace(r"\_", r"\_<wbr>")  # names of tests are long
 
     return OUTSIDE.sub(text, markdown).replace("<!-- made: checks -->", checks_table())
+
+
+def _page_of(source: str, anchor: str) -> str:
+    """The page with the section of a part, where a link to the README of its plugin names one."""
+    parts = re.fullmatch(r"plugins/(\w+)/README\.md", source)
+    if parts is None or not anchor:
+        return ""
+    dist = f"pegboard-{parts[1].replace('_', '-')}"
+    kinds = [kind for kind, names in _index().items() if names.get(anchor[1:]) == dist]
+    return f"parts/{kinds[0]}s.md" if kinds else ""
 
 
 def pages() -> dict[str, str]:

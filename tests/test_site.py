@@ -155,3 +155,22 @@ def test_a_wrong_page_is_refused(
         build(config)
     assert isinstance(caught.value, Abort) or "nothing.py" in str(caught.value)
     assert message in caplog.text + str(caught.value)
+
+
+def test_every_link_in_the_docs_opens_in_a_checkout() -> None:
+    """No page links to what exists only once the site is built."""
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", *ROOT.glob("plugins/*/README.md")]
+    dead = [
+        f"{page.relative_to(ROOT)}: {place}"
+        for page in pages
+        for place in re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text("utf-8"))
+        if not (page.parent / place).exists()
+    ]
+    assert not dead, "\n".join(dead[:20])
+
+
+def test_links_to_sources_lead_to_the_pages_that_are_made_from_them(site: Path) -> None:
+    catalogue = (site / "catalogue.html").read_text("utf-8")
+    assert 'href="parts/models.html#mlp"' in catalogue
+    assert 'href="reference/hooks.html#pegboard_models"' in (site / "plugins.html").read_text("utf-8")
+    assert 'href="reference/python.html#Trick"' in (site / "tricks.html").read_text("utf-8")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import csv
 import difflib
+import json
 import os
 import re
 import sys
@@ -19,6 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple
+
+import pegboard
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("framework/tests", "plugins/*/tests", "zoo/tests", "tests")
@@ -197,9 +200,15 @@ class Catalogue:
         tests = [f"[{_plain(str(t))}]({self.link(t.path)})" for t in self.tests.get(entry.id, ())]
         if not tests:
             tests = [f"[{path.stem}]({path.name})" for path in self.page(entry.id)]
-        parts = [f"[{name}](parts/{kind}s.md#{name})" for kind, _, name in map(_cut, entry.parts.split())]
+        parts = [f"[{name}]({self.card(kind, name)})" for kind, _, name in map(_cut, entry.parts.split())]
         status = WORDS[self.status(entry.id)]
         return [entry.id, _plain(entry.name) + same, ", ".join(parts), "<br>".join(tests), status]
+
+    def card(self, kind: str, name: str) -> str:
+        """The README of the plugin that has a part, in a checkout; on the site its own section."""
+        index = json.loads(Path(pegboard.__file__).with_name("known_parts.json").read_text("utf-8"))
+        folder = index[kind][name].removeprefix("pegboard-").replace("-", "_")
+        return self.link(self.root / "plugins" / folder / "README.md") + f"#{name}"
 
     def link(self, path: Path) -> str:
         return Path(os.path.relpath(path, (self.root / PAGE).parent)).as_posix()
