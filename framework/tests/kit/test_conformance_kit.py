@@ -520,6 +520,7 @@ def test_what_is_sound_passes_though_it_is_unusual(source: Path, folder: Path) -
         assert found[f"{part}-exact_resume"].status == "passed"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("check", "part", "old", "new"), AUTHORS)
 def test_a_defect_that_authors_make_is_caught(
     check: str, part: str, old: str, new: str, folder: Path, monkeypatch: pytest.MonkeyPatch
