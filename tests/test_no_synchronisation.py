@@ -17,6 +17,7 @@ from pegboard.testing.runs import plugins_once
 from pegboard.zoo import recipes
 from proofs import Config, entries, name_of, plain, tried
 from sandbox import ROOT
+from sweeps import first_of_each
 from waiting_parts import FINE, STAGES, WAITING
 
 HERE = ROOT / "tests" / "support"
@@ -53,8 +54,17 @@ def test_what_declares_to_wait_does(entry: Entry, shelf: Path, monkeypatch: pyte
         pegboard.plan(tried_whole(entry, shelf)).trace()
 
 
+def model_of(path: Path) -> str:
+    """The name of the model of a config, or the file that it extends."""
+    node = yaml.safe_load(path.read_text("utf-8"))
+    model = node.get("model", {})
+    return str(model.get("name", node.get("extends", model)))
+
+
 each_config = pytest.mark.parametrize(
-    "path", [r.config for r in recipes()] + FILES, ids=lambda p: f"{p.parent.name}-{p.stem}"
+    "path",
+    first_of_each([*FILES, *(r.config for r in recipes())], model_of),
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import pytest
 from pegboard import zoo
-from pegboard.config.check import check
 from pegboard.engine.checkpoint import WEIGHTS
 from pegboard.inference import Trained
 
 FETCHED = [
     recipe
     for recipe in zoo.recipes()
-    if check(recipe.config).data.entry.part.name == "hub" and (recipe.folder / WEIGHTS).is_file()
+    if "data: {name: hub," in recipe.config.read_text("utf-8") and (recipe.folder / WEIGHTS).is_file()
 ]
 
 

@@ -245,6 +245,7 @@ def pair() -> tuple[Autoencoder, Vae]:
 
 
 @pytest.mark.catalogue("S3-154")
+@pytest.mark.sweep
 def test_all_codes_together_are_near_the_prior(pair: tuple[Autoencoder, Vae], curve: Curve) -> None:
     x = curve(500)
     with torch.no_grad():

@@ -36,6 +36,7 @@ def record_of(run: pegboard.Run, read: Callable[[Path], Any]) -> Any:
     return read(path.parent)
 
 
+@pytest.mark.sweep
 def test_the_history_equals_metrics_jsonl_row_for_row(run: pegboard.Run, read: Callable[[Path], Any]) -> None:
     rows = record_of(run, read).rows
     tables = {"confusion", "predictions", "curves", "report"}
