@@ -20,6 +20,7 @@ from .report.html import Contents, page
 from .run import MetricsFile
 
 PAGE = "report.html"
+OWN = ("checkpoints", "figures", "data", "profile")  # folders that a run reads and writes itself
 
 
 class Recorded:
@@ -198,10 +199,14 @@ def write_report(
 def refuse_links(folder: Path, replaced: Sequence[str] = ()) -> None:
     """Refuse a run folder with a link out of it, through which a stranger has files read or written.
 
-    Links that are `replaced` before anything is read or written through them may stand there.
+    Links that are `replaced` before anything is read or written through them may stand there, and those that
+    trackers keep deep in folders of their own, as W&B does to its logs.
     """
     home = folder.resolve()
     for place, folders, files in os.walk(home):
+        inside = Path(place).relative_to(home).parts
+        if inside and inside[0] not in OWN:
+            folders[:] = [name for name in folders if Path(place, name).is_symlink()]
         for path in (Path(place, name) for name in (*folders, *files)):
             end = Path(os.path.realpath(path)) if path.is_symlink() else home
             if not end.is_relative_to(home) and path not in [home / name for name in replaced]:

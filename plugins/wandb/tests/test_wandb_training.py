@@ -79,6 +79,20 @@ def test_the_summary_has_the_diagnosis_the_reference_and_the_page(
     assert (record.parent / "files" / page["path"]).read_text() == (run.folder / "report.html").read_text()
 
 
+def test_a_run_that_was_followed_offline_can_be_resumed_and_reported(
+    run: pegboard.Run, tmp_path: Path
+) -> None:
+    import shutil
+
+    from pegboard.cli import main
+
+    folder = shutil.copytree(run.folder, tmp_path / "run", symlinks=True)
+    (logs,) = folder.glob("wandb/offline-run-*/logs")
+    assert logs.is_dir()  # in which W&B has a link to a log of its own
+    assert main(["report", str(folder)]) == 0
+    assert main(["resume", str(folder), "--quiet"]) == 0
+
+
 def test_watching_does_not_change_the_weights(run: pegboard.Run, tmp_path: Path) -> None:
     plain = pegboard.train(CONFIG, root=tmp_path, quiet=True)
     files = [(r.folder / "checkpoints/last/model.safetensors").read_bytes() for r in (run, plain)]
