@@ -482,6 +482,7 @@ def test_what_is_sound_passes_every_check(folder: Path) -> None:
         "probe-sound_probe-knows_the_optimum",
         "model-sound_net-pegs_are_as_declared",
         "regularizer-sound_noise-hangs_on_any_peg",
+        "optimizer-sound_descent-functional_is_its_step",
     }
     checked = {i.rpartition("-")[2] for i in found}
     assert checked == set(CHECKS)

@@ -137,7 +137,7 @@ PHASES = {
     "evaluate": "while its loss was computed",
     "players": "while it was asked for its players",
     "metrics": "while it was asked for its metrics",
-    "update": "while a metric was updated",
+    "update": "in an update",
     "compute": "while a metric was computed",
     "predict": "while outputs were put into columns",
     "tables": "while an evaluation was summed up",
