@@ -81,32 +81,9 @@ def load(source: Source, overrides: Sequence[str] = (), inside: Path | None = No
         change = _join(change, word)
     root = merge(root, change)
     loaded.tree = _flatten(root, "", loaded)
-    loaded.mistakes += _unwritable(loaded.tree)
     loaded.written, unresolved = interpolate(loaded.tree)
     loaded.mistakes += unresolved
     return loaded
-
-
-def _unwritable(value: Any, path: str = "") -> list[Mistake]:
-    """Texts with half a character in them, a lone surrogate, which no file can hold."""
-    if isinstance(value, dict):
-        keys = [_half(key, join(path, key)) for key in value if _is_half(key)]
-        return keys + [m for k, v in value.items() if not _is_half(k) for m in _unwritable(v, join(path, k))]
-    if isinstance(value, list):
-        return [m for i, v in enumerate(value) for m in _unwritable(v, join(path, i))]
-    return [_half(value, path)] if isinstance(value, str) and _is_half(value) else []
-
-
-def _is_half(text: str) -> bool:
-    return any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _half(text: str, path: str) -> Mistake:
-    return Mistake(
-        path=path.encode("utf-8", "backslashreplace").decode(),
-        message=f"{text!a} holds half a character, which no text file can",
-        hint="a pair of escapes is written as one, \\U0001f600; a file name takes letters of UTF-8",
-    )
 
 
 def load_part(section: str, name: str, words: Sequence[str]) -> Loaded:
