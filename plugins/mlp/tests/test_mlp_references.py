@@ -128,6 +128,7 @@ def test_least_squares_without_a_bias_is_the_normal_equations_and_of_least_norm_
     columns = x.T  # patterns as columns
     closed = torch.linalg.inv(columns @ columns.T) @ columns @ y
     torch.testing.assert_close(head.weight.T, closed, rtol=0, atol=1e-9)
+    torch.testing.assert_close(head.weight.T, torch.linalg.lstsq(x, y).solution, rtol=0, atol=1e-9)
     assert (columns @ (x @ head.weight.T - y)).norm() < 1e-9
     twice = torch.cat([x, x[:, :1]], 1)  # of rank 3
     least = solved(OLS, twice, y, bias=False)

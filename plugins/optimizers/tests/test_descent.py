@@ -3,7 +3,9 @@
 import math
 from itertools import pairwise
 
+import pegboard
 import pegboard_optimizers
+import points
 import pytest
 import torch
 from pegboard import Context
@@ -79,6 +81,28 @@ def test_gradient_descent_on_a_quadratic_is_a_power_of_a_matrix():
         torch.testing.assert_close(descent.step(), expected, atol=1e-10, rtol=0)
 
 
+@pytest.mark.catalogue("S4-051")
+def test_a_run_on_the_whole_batch_is_torchs_descent_bit_for_bit(tmp_path):
+    torch.manual_seed(0)
+    x, y = torch.randn(30, 4), torch.randn(30, 1)
+    config = points.given(
+        x, values=y, model={"name": "linear", "init": "zeros"}, objective="mse",
+        optimizer={"name": "sgd", "lr": 0.1},
+        trainer={"epochs": 40, "eval_every": 40, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    config["data"] |= {"shuffle": False}
+    found = pegboard.load(points.run(config, tmp_path), which="last")
+    theirs = torch.nn.Linear(4, 1)
+    torch.nn.init.zeros_(theirs.weight), torch.nn.init.zeros_(theirs.bias)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.1)
+    for _ in range(40):
+        reference.zero_grad()
+        torch.nn.functional.mse_loss(theirs(x), y).backward()
+        reference.step()
+    assert theirs.weight.abs().max() > 0.01
+    assert torch.equal(found.head.weight, theirs.weight) and torch.equal(found.head.bias, theirs.bias)
+
+
 @pytest.mark.catalogue("T084")
 @pytest.mark.parametrize(("weight", "limit"), [(0.5, 0.204), (1, 0.336667), (2, 0.5025), (100, 0.980490)])
 def test_the_limit_of_a_weighted_quadratic(weight, limit):
@@ -149,7 +173,9 @@ def test_nesterov_is_faster_by_the_root_of_the_condition():
 def test_momentum_under_a_constant_gradient_reaches_its_terminal_speed():
     descent = Descent("sgd", 0.0, torch.ones_like, lr=0.01, momentum=0.9)
     path = [0.0, *(descent.step().item() for _ in range(500))]
-    speeds = [(a - b) / 0.01 for a, b in pairwise(path)]
+    steps = [a - b for a, b in pairwise(path)]
+    assert steps[:60] == pytest.approx([0.01 * (1 - 0.9**t) / 0.1 for t in range(1, 61)], abs=1e-12, rel=0)
+    speeds = [step / 0.01 for step in steps]
     assert speeds[:60] == pytest.approx([(1 - 0.9**t) / 0.1 for t in range(1, 61)], abs=1e-10)
     assert speeds[59] == pytest.approx(10, rel=0.003) and speeds[-1] == pytest.approx(10, abs=1e-8)
 
@@ -208,11 +234,25 @@ def test_adagrad_equals_its_formula():
     start = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64)
     descent = Descent("adagrad", start, lambda x: curvature * x, lr=0.1)
     x, total = start.clone(), torch.zeros(3, dtype=torch.float64)
+    theirs = torch.nn.Parameter(start.clone())
+    reference = torch.optim.Adagrad([theirs], lr=0.1)
     for _ in range(50):
         g = curvature * x
         total += g**2
         x = x - 0.1 * g / (total.sqrt() + 1e-10)
-        torch.testing.assert_close(descent.step(), x, atol=1e-12, rtol=0)
+        found = descent.step()
+        torch.testing.assert_close(found, x, atol=1e-12, rtol=0)
+        theirs.grad = curvature * theirs.detach()
+        reference.step()
+        torch.testing.assert_close(found, theirs.detach(), atol=1e-12, rtol=0)
+    # Another scale of the gradient in each coordinate changes no step.
+    scale = torch.tensor([1e-2, 3.0, 1e4], dtype=torch.float64)
+    plain, scaled = (
+        Descent("adagrad", start, lambda x, s=s: s * (curvature * x + 1), lr=0.1)
+        for s in (torch.ones(3, dtype=torch.float64), scale)
+    )
+    for _ in range(50):
+        torch.testing.assert_close(plain.step(), scaled.step(), atol=1e-6, rtol=0)
     for scale in (1.0, 1000.0):
         constant = Descent("adagrad", 0.0, lambda x, s=scale: torch.full_like(x, s), lr=0.1)
         path = [0.0, *(constant.step().item() for _ in range(20))]

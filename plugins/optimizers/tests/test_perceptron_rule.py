@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from operator import mul
 from pathlib import Path
@@ -194,9 +195,11 @@ def test_predictions_are_signs_that_a_positive_factor_does_not_change() -> None:
     x, model = torch.randn(10_000, 4), LinearModel(4, 1)
 
     def signs(factor: float) -> Tensor:
+        scaled = copy.deepcopy(model)
         with torch.no_grad():
-            output = factor * model.head.weight @ x.T + factor * model.head.bias
-        return objective.predict(output.T)["sign"]
+            scaled.head.weight *= factor
+            scaled.head.bias *= factor
+            return objective.predict(scaled(x))["sign"]
 
     assert set(signs(1.0).tolist()) == {-1, 1}
     assert torch.equal(signs(3.7), signs(1.0)) and torch.equal(signs(-0.5), -signs(1.0))
