@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -74,6 +75,59 @@ def test_kernels_that_are_products_act_one_axis_after_the_other(axes):
             rows = line.body(moved.reshape(-1, 1, moved.shape[-1]))
             expected = rows.reshape(*moved.shape[:-1], -1).movedim(-1, axis)
         torch.testing.assert_close(model.body(x), expected)
+
+
+@pytest.mark.catalogue("S4-068", "S4-069")
+def test_a_layer_on_series_correlates_and_so_convolves_with_its_kernel_turned():
+    f, h = torch.randn(9, dtype=F64), torch.randn(4, dtype=F64)
+    looped = torch.zeros(12, dtype=F64)
+    for u, t in product(range(12), range(4)):
+        if 0 <= u - t < 9:
+            looped[u] += h[t] * f[u - t]
+    torch.testing.assert_close(layer(h.flip(0), F.pad(f, (3, 3))), looped, atol=1e-10, rtol=0)
+    numpy.testing.assert_allclose(looped, numpy.convolve(f, h), atol=1e-10)
+    slid = layer(h, f)
+    numpy.testing.assert_allclose(slid, numpy.correlate(f.numpy(), h.numpy(), "valid"), atol=1e-6)
+    numpy.testing.assert_allclose(slid, numpy.convolve(f, h.flip(0), "valid"), atol=1e-6)
+    assert abs(slid.numpy() - numpy.convolve(f, h, "valid")).max() > 0.1
+
+
+@pytest.mark.catalogue("S4-070")
+def test_a_layer_on_series_is_the_transpose_of_the_matrix_of_a_convolution():
+    f, h, y = torch.randn(9, dtype=F64), torch.randn(4, dtype=F64), torch.randn(12, dtype=F64)
+    matrix = torch.stack([layer(h, unit) for unit in torch.eye(12, dtype=F64)])  # (12, 9)
+    assert (matrix != 0).sum() == 36 and set(matrix[matrix != 0].tolist()) == set(h.tolist())
+    assert all(torch.equal(matrix[j : j + 4, j], h) for j in range(9))
+    numpy.testing.assert_allclose(matrix @ f, numpy.convolve(f, h), atol=1e-12)
+    torch.testing.assert_close(matrix.T @ y, layer(h, y), atol=1e-12, rtol=0)
+
+
+@pytest.mark.catalogue("S4-071")
+def test_a_layer_on_pictures_convolves_with_its_kernel_turned_and_one_axis_after_the_other():
+    picture, w = torch.randn(6, 5, dtype=F64), torch.randn(3, 3, dtype=F64)
+    looped = torch.zeros(8, 7, dtype=F64)
+    for i, j, k, q in product(range(8), range(7), range(3), range(3)):
+        if 0 <= i - k < 6 and 0 <= j - q < 5:
+            looped[i, j] += picture[i - k, j - q] * w[k, q]
+    turned = layer(w.flip(0, 1), F.pad(picture, (2, 2, 2, 2)))
+    torch.testing.assert_close(turned, looped, atol=1e-6, rtol=0)
+    u, v = torch.randn(2, 3, dtype=F64)
+    down, across = torch.zeros(2, 3, 3, dtype=F64)
+    down[:, 1], across[1] = u, v
+    whole = layer(torch.outer(u, v), picture)
+    torch.testing.assert_close(layer(across, layer(down, picture)), whole[1:-1, 1:-1], atol=1e-6, rtol=0)
+
+
+@pytest.mark.catalogue("S4-067")
+@pytest.mark.parametrize("kernel", [3, 4, 5])
+def test_a_layer_that_goes_around_is_known_by_its_answer_to_an_impulse(kernel):
+    model = Cnn((1, 12), 1, channels=1, kernel=kernel, **{**PLAIN, "padding": "circular"}).double()
+    impulse = F.one_hot(torch.tensor(0), 12).to(F64)[None, None]
+    with torch.no_grad():
+        answer, x = model.body(impulse)[0, 0], torch.randn(20, 12, dtype=F64)
+        assert sorted(answer[answer != 0].tolist()) == sorted(model.body[0].conv.weight.flatten().tolist())
+        around = torch.stack([answer.roll(j) for j in range(12)], 1)  # its columns, moved down
+        torch.testing.assert_close(x @ around.T, model.body(x[:, None])[:, 0], atol=1e-6, rtol=0)
 
 
 @pytest.mark.catalogue("T112", "T114")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 
 import pytest
@@ -49,9 +50,13 @@ def test_xor_is_balanced_and_no_line_does_better_than_three_of_four():
         kept = [i for i in range(4) if i != left_out]
         solved = linprog([0, 0, 0], A_ub=rows[kept].numpy(), b_ub=[-1.0] * len(kept), bounds=(None, None))
         assert solved.success == (left_out is not None)
-    # Two hidden ReLU units are enough: relu(a + b) - 2 relu(a + b - 1).
-    total = x.sum(1)
-    assert torch.equal((total.relu() - 2 * (total - 1).relu() > 0.5).long(), y)
+    # Of the 16 ways to share the points out to two classes all but this one and its opposite have a line.
+    affine = torch.cat([x, torch.ones(4, 1)], 1)
+    lines = []
+    for labels in itertools.product((-1.0, 1.0), repeat=4):
+        rows = -torch.tensor(labels)[:, None] * affine
+        lines.append(linprog([0, 0, 0], A_ub=rows.numpy(), b_ub=[-1.0] * 4, bounds=(None, None)).success)
+    assert lines.count(True) == 14 and lines.count(False) == 2
 
 
 @pytest.mark.parametrize("samples", [64, 20])

@@ -91,6 +91,29 @@ def test_training_passes_of_a_linear_net_average_to_its_evaluation(mlp: Make, ha
 
 
 @pytest.mark.catalogue("S4-153")
+@pytest.mark.parametrize("p", [0.5, 0.3])
+def test_evaluation_is_the_geometric_mean_of_softmax_over_dropped_inputs(
+    mlp: Make, hang: Hang, p: float
+) -> None:
+    torch.manual_seed(0)
+    model, x = mlp(4, 3).double(), torch.randn(1, 4, dtype=torch.float64)
+    hang(model, Dropout(p, sites=("input",)))
+    masks, probability = all_masks(torch.full((4,), 1 - p, dtype=torch.float64))
+    with torch.no_grad():
+        passes = model(x.expand(5000, 4))
+        first = model[1]
+        outputs = F.linear(x * masks / (1 - p), first.weight, first.bias)  # of each mask
+        apart = (passes[:, None] - outputs).abs().amax(-1)
+        assert apart.amin(1).max() < 1e-12  # every pass is that of a mask
+        nearest = apart.argmin(0)  # the pass of every mask
+        assert apart.amin(0).max() < 1e-12
+        members = passes[nearest].log_softmax(-1)
+        evaluated = model.eval()(x)[0].softmax(-1)
+    torch.testing.assert_close((probability @ members).softmax(-1), evaluated, rtol=0, atol=1e-10)
+    assert (probability @ members.exp() - evaluated).abs().max() > 1e-4
+
+
+@pytest.mark.catalogue("S4-153")
 @pytest.mark.parametrize("keep", [[0.5] * 6, [0.9, 0.4, 0.6, 0.8, 0.3, 0.7]])
 def test_scaling_is_exact_for_the_geometric_mean_of_softmax(keep: list[float]) -> None:
     torch.manual_seed(0)

@@ -163,7 +163,7 @@ def test_chances_of_a_flip_are_the_tail_of_a_normal_distribution() -> None:
 
 
 def overlap(load: float, seed: int, n: int = 1000) -> float:
-    """Of what eight stored patterns fall to with the patterns, where so many of n neurons' worth are stored."""
+    """Mean overlap of eight of load * n stored patterns with the states that they fall to."""
     x = patterns(int(load * n), n, seed)
     some = x[:8]
     return float((settle(some, hebbian(x), sweeps=30) * some).mean())

@@ -14,10 +14,10 @@ from pegboard_gnn.layers import Gat, Gcn
 from pegboard_gnn.made_graphs import blocks
 from pegboard_gnn.smoothing import coupling, likeness, limit
 from pegboard_gnn.sparse import Csr
-from pegboard_gnn.structure import coupled, dense, looped
+from pegboard_gnn.structure import Structure, coupled, dense, looped
 from pegboard_gnn.symmetry import colours, refinement_differs
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 
@@ -174,8 +174,9 @@ def test_a_leaf_of_a_tree_has_a_quarter_of_the_influence_at_every_level() -> Non
 
     for depth, expected in ((2, 0.102), (4, 0.00638), (6, 3.99e-4)):
         assert influence(depth) == pytest.approx(expected, rel=5e-3)
-    slope = (math.log(influence(6)) - math.log(influence(2))) / 4
-    assert slope == pytest.approx(-math.log(4), rel=0.05)
+    for depth in range(2, 7):
+        slope = math.log(influence(depth + 1)) - math.log(influence(depth))
+        assert slope == pytest.approx(-math.log(4), rel=0.05)
 
 
 @pytest.mark.catalogue("S4-131")
@@ -201,6 +202,29 @@ def test_attention_that_sees_nothing_is_the_mean_of_the_neighbours() -> None:
     matrix = adjacency(structure.edges, 9).float()
     mean = (matrix / matrix.sum(1, keepdim=True)) @ layer.lin(x)
     assert (layer(x, structure) - mean - layer.bias).abs().max() < 1e-6
+
+
+@pytest.mark.catalogue("S4-131")
+def test_attention_may_read_the_features_of_edges() -> None:
+    edges = random_graph(9)
+    x, known = torch.randn(9, 5), torch.randn(edges.shape[1], 2)
+    theirs = GATConv(5, 4, 2, edge_dim=2, add_self_loops=False)
+    ours = Gat(5, 4, 2, True, 0.2, 2)
+    ours.load_state_dict(theirs.state_dict())
+    structure = Structure(edges, None, known, 9)
+    assert (ours(x, structure) - theirs(x, edges, known)).abs().max() < 1e-6
+    alpha, without = (
+        ours.attend(ours.lin(x).view(-1, 2, 4), s) for s in (structure, Structure(edges, None, None, 9))
+    )
+    assert (alpha - without).abs().max() > 1e-3
+    sums = torch.zeros(9, 2).index_add(0, edges[1], alpha)
+    assert (sums[edges[1].unique()] - 1).abs().max() < 1e-6
+    for given in ((edges, x, known), (edges, x)):  # a model with features, and one without
+        net: Any = model("gat", edges=2 if len(given) == 3 else 0, heads=2)
+        out = net(x, edges, *given[2:], torch.arange(9))
+        assert out.shape == (9, 3) and out.isfinite().all()
+        if len(given) == 3:
+            assert (out - net(x, edges, known.flip(0), torch.arange(9))).abs().max() > 1e-4
 
 
 @pytest.mark.catalogue("S4-132", "S33")

@@ -226,6 +226,12 @@ def test_polynomials_of_the_laplacian_need_no_eigenvectors_and_see_so_many_hops(
     away = (torch.arange(10)[:, None] - torch.arange(10)).abs()
     assert not found[away > 3].any()  # exactly
     assert (found[away == 3].abs() - 0.02).abs().max() < 1e-9
+    # A layer of one channel has K + 1 weights, which are the coefficients.
+    layer = Cheb(1, 1, 3, bias=False, powers=True).double()
+    assert sum(p.numel() for p in layer.parameters()) == 4
+    x = torch.randn(10, 1, dtype=torch.float64)
+    learned = torch.cat([lin.weight.detach().flatten() for lin in layer.lins])
+    assert (layer(x, structure) - polynomial(x, learned, structure)).abs().max() < 1e-12
 
 
 @pytest.mark.catalogue("S4-139")

@@ -6,7 +6,7 @@ from pegboard import DataSpec, Resident, Splits, Values, Vector
 from pegboard.config.check import check
 from pegboard.inference import Trained
 from pegboard.planning import assemble, make_plan
-from pegboard_mlp.constructions import hyperplanes, permuted
+from pegboard_mlp.constructions import hyperplanes, network, permuted
 from pegboard_mlp.gradients import GradientProbe
 from pegboard_mlp.modules import LinearModel, Mlp
 from points import given, run
@@ -138,6 +138,21 @@ def test_cells_of_hyperplanes_are_told_apart(tmp_path, count):
     x = 2 * torch.rand(2000, 2) - 1
     sides = (x @ normals.T + offsets > 0).long()
     assert torch.equal(known(x).argmax(1), (sides * 2 ** torch.arange(count)).sum(1))
+
+
+@pytest.mark.catalogue("S4-008")
+def test_two_hidden_relus_are_enough_for_exclusive_or():
+    data = {"name": "xor", "samples": 4, "noise": 0.0, "val": 0, "test": 0}
+    config = {"data": data, "model": {"name": "mlp", "hidden": [2]}, "optimizer": "lbfgs", **LOGISTIC}
+    made = assembled(config)
+    batch = made.plan.splits.train.gather(torch.arange(4))
+    assert sorted(zip(*batch.inputs[0].T.tolist(), batch.target.tolist(), strict=True)) == [
+        (0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)
+    ]  # fmt: skip
+    known = network([([[1.0, 1.0], [1.0, 1.0]], [0.0, -1.0]), ([[1.0, -2.0]], [-0.5])])
+    made.model.load_state_dict(known.state_dict())  # relu(a + b) - 2 relu(a + b - 1) > 1/2
+    right = made.objective.predict(made.model(*batch.inputs))["class"] == batch.target
+    assert right.all()
 
 
 @pytest.mark.catalogue("S3-068", "S4-033")

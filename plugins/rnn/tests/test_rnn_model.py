@@ -10,7 +10,9 @@ from pegboard_rnn import build_rnn
 from pegboard_rnn.model import Rnn
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 CELLS: dict[str, dict[str, object]] = {
     "elman": {"cell": "elman"},
@@ -116,6 +118,29 @@ def test_padded_samples_are_those_that_torch_packs(cell: str, both: bool) -> Non
     last = ends[0] if cell == "lstm" else ends
     pooled = torch.cat((last[-2], last[-1]), -1) if both else last[-1]
     torch.testing.assert_close(model(x), model.head(pooled), atol=1e-6, rtol=0)
+
+
+@pytest.mark.catalogue("S4-076")
+def test_an_elman_network_without_biases_has_the_weights_of_its_three_matrices() -> None:
+    model = built(SERIES, Tokens(4, LENGTH), cell="elman", bias=False)
+    assert sum(p.numel() for p in model.parameters()) == HIDDEN**2 + HIDDEN * FEATURES + 4 * HIDDEN
+
+
+@pytest.mark.catalogue("S4-094")
+@pytest.mark.parametrize("cell", KINDS)
+def test_the_thousandth_step_costs_what_the_tenth_does(cell: str) -> None:
+    model, spent = built(TEXT, TEXT, cell=cell), {}
+    token, states = torch.ones(1, dtype=torch.long), None
+    with torch.no_grad():
+        for step in range(1, 1001):
+            if step not in (10, 1000):
+                _, states = model.step(token, states)
+            else:
+                with FlopCounterMode(display=False) as counter:
+                    _, states = model.step(token, states)
+                kept = sum(t.numel() for t in pytree.tree_leaves(states) if isinstance(t, Tensor))
+                spent[step] = (counter.get_total_flops(), kept)
+    assert spent[10] == spent[1000] and min(spent[10]) > 0
 
 
 @pytest.mark.catalogue("S4-078")
