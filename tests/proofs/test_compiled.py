@@ -46,7 +46,10 @@ def apart(one: dict[str, Tensor], two: dict[str, Tensor]) -> float:
 
 
 def trained(config: Config, root: Path, **trainer: Any) -> pegboard.Run:
-    return pegboard.train({**config, "trainer": {**config["trainer"], **trainer}}, root=root, quiet=True)
+    trainer = {**config["trainer"], **trainer}
+    if trainer.get("compile", "off") not in ("step", "auto"):
+        trainer.pop("steps_per_call", None)  # is for graphs of steps
+    return pegboard.train({**config, "trainer": trainer}, root=root, quiet=True)
 
 
 def pair(config: Config, root: Path, **trainer: Any) -> tuple[float, dict[str, Any]]:

@@ -163,11 +163,12 @@ class Fitting:
     def _add(self, mistakes: Iterable[Mistake], anyway: Callable[[], Iterable[Mistake]]) -> None:
         """Note mistakes; in a trial those that there are not `anyway`, of a run of any length, are warnings.
 
-        A trial is a run that the command line makes shorter than the config does: `trainer.steps=10`.
+        A trial is a run whose length or data the command line changes: `trainer.steps=10`, `data.limit=100`.
         """
-        noted = list(mistakes)
-        ends = [self.loaded.origins.get(f"{self._key('trainer')}.{name}") for name in ("steps", "epochs")]
-        if not noted or all(end is None or end.word is None for end in ends):
+        noted, ends = list(mistakes), (f"{self._key('trainer')}.steps", f"{self._key('trainer')}.epochs")
+        data = f"{self._key('data')}."
+        words = (p for p, o in self.loaded.origins.items() if o.word is not None)
+        if not noted or not any(path in ends or path.startswith(data) for path in words):
             self.found += noted
             return
         whole = {(m.path, m.message) for m in anyway()}
