@@ -164,7 +164,7 @@ def odd(compiled: str = "step", **nodes: Any) -> Config:
     trainer = {
         "epochs": 3,
         "device": "cpu",
-        "steps_per_call": 8,
+        "steps_per_call": 8 if compiled in ("step", "auto") else 1,
         "compile": compiled,
         **nodes.pop("trainer", {}),
     }

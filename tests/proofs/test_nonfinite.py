@@ -213,7 +213,7 @@ def in_graphs(compiled: str, bad: bool = True, **trainer: Any) -> dict[str, Any]
         "log_every": 100,
         "device": "cpu",
         "compile": compiled,
-        "steps_per_call": 8,
+        "steps_per_call": 8 if compiled == "step" else 1,
         **trainer,
     }
     return plain(

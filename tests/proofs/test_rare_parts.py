@@ -31,6 +31,8 @@ def ends(given: Config, root: Path) -> tuple[dict[str, Tensor], dict[str, Tensor
     found = []
     for mode in ("off", "step"):
         config = {**given, "trainer": {**given["trainer"], "compile": mode}}
+        if mode == "off":
+            config["trainer"]["steps_per_call"] = 1
         run = pegboard.train(config, root=root / mode, quiet=True)
         found.append(load_file(run.folder / "checkpoints" / "last" / checkpoint.WEIGHTS))
     return found[0], found[1], run.summary["compiled"]

@@ -256,3 +256,11 @@ def test_half_precision_needs_an_optimizer_of_one_loss(accept: Any, base: str, k
     text = base.replace("descent", "search").replace("epochs: 2", "epochs: 2, precision: fp16")
     with pytest.raises(ConfigError, match=r"10:33: trainer.precision\n.*evaluates the loss again"):
         run(text, more)
+
+
+def test_what_is_switched_off_on_the_command_line_is_a_warning(accept: Any, base: str) -> None:
+    text = base.replace("epochs: 2", "epochs: 2, compile: step, steps_per_call: 8, clip: 1, clip_by: value")
+    assert accept(text).notes == ()
+    (note,) = accept(text, "trainer.compile=off").notes
+    assert "trainer.steps_per_call: found 8, but trainer.compile is off" in note
+    assert len(accept(text, "trainer.clip=null").notes) == 1

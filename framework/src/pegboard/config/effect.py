@@ -12,6 +12,10 @@ from .report import Mistake
 from .sections import Read
 
 
+# Fields of the trainer, and those without which they have no effect.
+SWITCHES = {"steps_per_call": "compile", "compile_mode": "compile", "clip_by": "clip", "mode": "monitor"}
+
+
 @dataclass(frozen=True)
 class Length:
     """How long a run is, as far as it is known: None where only the data tells."""

@@ -153,7 +153,11 @@ class Fitting:
         if trainer is None or self.begun:
             return
         data = sure.get("data")
-        self.found += effect.idle(trainer, where)
+        for mistake in effect.idle(trainer, where):
+            switch = self.loaded.origins.get(f"{where}.{effect.SWITCHES[mistake.path.rpartition('.')[2]]}")
+            place = locate(mistake, self.loaded).origin
+            off = switch is not None and switch.word is not None and (place is None or place.word is None)
+            (self.late if off else self.found).append(mistake)  # switched off on the command line alone
         self.found += effect.idle_layout(trainer.channels_last, where, spec)
         if data is not None and isinstance(data.options, DataOptions):
             self.found += effect.idle_data(data, spec, trainer.accumulate, where)
