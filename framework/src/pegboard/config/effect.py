@@ -11,7 +11,6 @@ from .nodes import DataOptions, Trainer
 from .report import Mistake
 from .sections import Read
 
-
 # Fields of the trainer, and those without which they have no effect.
 SWITCHES = {"steps_per_call": "compile", "compile_mode": "compile", "clip_by": "clip", "mode": "monitor"}
 
