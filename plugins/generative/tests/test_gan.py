@@ -15,11 +15,11 @@ from pegboard.testing.runs import cut_and_resumed, differences, lean, points, wh
 from pegboard_generative import configs
 from pegboard_generative.functional import discriminator_loss, generator_loss, jensen_shannon
 from pegboard_generative.gan import Gan, gradient_norms
-from pegboard_generative.objectives import AdversarialLoss, Judged, right_answers
+from pegboard_generative.objectives import AdversarialLoss, right_answers
 from sweeps import first_of_each
 from torch.nn import functional
 
-P, Q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.1, 0.1, 0.8])
+P, Q = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], dtype=torch.float64)
 
 
 def config(**nodes: Any) -> dict[str, Any]:
@@ -68,43 +68,63 @@ def test_the_discriminators_loss_is_that_of_a_yes_or_no() -> None:
     assert torch.allclose(generator_loss(fake, "non_saturating"), -value.log().mean(), atol=1e-6)
 
 
+def game(scores: torch.Tensor) -> torch.Tensor:
+    """What the discriminator loses where samples of P and Q have the scores of a table."""
+    real, fake = (scores[torch.arange(3).repeat_interleave((10 * p).round().long())] for p in (P, Q))
+    return discriminator_loss(real, fake, "minimax")
+
+
 @pytest.mark.catalogue("S3-189", "S3-190")
 def test_the_best_discriminator_and_what_is_left_of_the_game() -> None:
-    scores = torch.zeros(3, requires_grad=True)
-    optimizer = torch.optim.LBFGS([scores], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
-
-    def value() -> torch.Tensor:
-        return (P * functional.logsigmoid(scores) + Q * functional.logsigmoid(-scores)).sum()
-
-    def closure() -> torch.Tensor:
+    scores = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([scores], 5.0)
+    for _ in range(400):
         optimizer.zero_grad()
-        loss = -value()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    optimizer.step(closure)  # type: ignore[arg-type]
+        game(scores).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
     best = scores.detach().sigmoid()
-    assert torch.allclose(best, P / (P + Q), atol=1e-3)
-    assert torch.allclose(best, torch.tensor([0.83333, 0.75, 0.2]), atol=1e-3)
-    p, q = P.double(), Q.double()
-    star = p / (p + q)
-    game = (p * star.log() + q * (1 - star).log()).sum()
-    divergence = jensen_shannon(p, q)
-    assert abs(float(game - (2 * divergence - math.log(4)))) < 1e-7
-    assert abs(float(game) + 0.995673) < 1e-5 and abs(float(divergence) - 0.195311) < 1e-5
-    assert torch.allclose(divergence, jensen_shannon(q, p)) and jensen_shannon(p, p).abs() < 1e-12
+    assert torch.allclose(best, P / (P + Q), rtol=0, atol=1e-3)
+    assert torch.allclose(best, torch.tensor([0.83333, 0.75, 0.2], dtype=torch.float64), atol=1e-3)
+    divergence = jensen_shannon(P, Q)
+    value = -game(torch.logit(P / (P + Q)))
+    assert abs(float(value - (2 * divergence - math.log(4)))) < 1e-12
+    assert abs(float(value) + 0.995673) < 1e-6 and abs(float(divergence) - 0.195311) < 1e-6
+    for one, two in torch.rand(1000, 2, 4, dtype=torch.float64):
+        one, two = one / one.sum(), two / two.sum()
+        found = float(jensen_shannon(one, two))
+        assert 0 < found < math.log(2) and abs(found - float(jensen_shannon(two, one))) < 1e-12
+        assert abs(float(jensen_shannon(one, one))) < 1e-12
     apart = jensen_shannon(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
     assert abs(float(apart) - math.log(2)) < 1e-6
 
 
 @pytest.mark.catalogue("S3-191")
 def test_a_discriminator_that_wins_leaves_the_minimax_generator_without_a_gradient() -> None:
-    scores = torch.full((4,), -12.0, requires_grad=True)  # it is sure of all fakes
-    (minimax,) = torch.autograd.grad(generator_loss(scores, "minimax"), scores)
-    (other,) = torch.autograd.grad(generator_loss(scores, "non_saturating"), scores)
-    assert minimax.norm() < 1e-3 * other.norm()
-    judged = Judged(torch.full((4,), 9.0), torch.full((4,), -9.0), torch.zeros(4, 1), torch.zeros(4, 1))
+    """Samples of the data lie where the generator puts none, and the discriminator alone learns."""
+    torch.manual_seed(0)
+    model, x = Gan((1,), 1, hidden=(16,)), 8 + 0.1 * torch.randn(64, 1)
+    objective = AdversarialLoss(configs.Adversarial())
+    player = objective.players(model)[0]
+    optimizer = torch.optim.Adam([p for _, p in player.parameters], 0.05)
+    for _ in range(400):
+        loss, _ = player.loss(model, Batch((x,)))
+        optimizer.zero_grad()
+        loss.backward(inputs=[p for _, p in player.parameters])  # type: ignore[no-untyped-call]
+        optimizer.step()
+    _, judged = objective.evaluate(model, Batch((x,)))
     assert right_answers(judged) > 0.99
+    told = objective.metrics()["discriminator_accuracy"]  # of an evaluation of a run
+    told.update(judged, None)
+    assert float(told.compute()) > 0.99
+    sizes = {}
+    for variant in ("minimax", "non_saturating"):
+        generator = AdversarialLoss(configs.Adversarial(variant=variant)).players(model)[1]
+        torch.manual_seed(1)
+        slopes = torch.autograd.grad(
+            generator.loss(model, Batch((x,)))[0], [p for _, p in generator.parameters]
+        )
+        sizes[variant] = float(torch.cat([s.flatten() for s in slopes]).norm())
+    assert sizes["non_saturating"] > 0 and sizes["minimax"] < 1e-3 * sizes["non_saturating"]
 
 
 def test_the_penalty_of_a_linear_critic_is_its_length() -> None:

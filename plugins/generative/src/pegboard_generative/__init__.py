@@ -36,6 +36,7 @@ from .configs import (
     Gan,
     Hopfield,
     ImportanceWeighted,
+    LatentCodes,
     Likelihood,
     Modes,
     Pca,
@@ -61,6 +62,7 @@ __all__ = [
     "Gan",
     "Hopfield",
     "ImportanceWeighted",
+    "LatentCodes",
     "Likelihood",
     "Modes",
     "Pca",
@@ -240,6 +242,12 @@ def build_weighted(config: ImportanceWeighted, context: Context) -> Probe:
     return WeightedProbe(config, context.seed)
 
 
+def build_codes(config: LatentCodes, context: Context) -> Probe:
+    from .codes import LatentCodesProbe
+
+    return LatentCodesProbe(config)
+
+
 def build_modes(config: Modes, context: Context) -> Probe:
     from .probes import ModesProbe
 
@@ -287,6 +295,7 @@ def pegboard_probes() -> list[ProbePart[Any]]:
             build_weighted,
             check=lambda config, facts: checks.of_model("importance_weighted", "vae", facts),
         ),
+        ProbePart("latent_codes", LatentCodes, build_codes, check=checks.check_codes),
         ProbePart("modes", Modes, build_modes, check=checks.check_modes),
         ProbePart(
             "entropy",

@@ -8,7 +8,7 @@ from typing import Any
 
 from pegboard import Context, Facts, Image, PegboardError, Problem, Spec
 
-from .configs import Adversarial, Autoencoder, Capacity, Energy, Flow, Frechet, Modes
+from .configs import Adversarial, Autoencoder, Capacity, Energy, Flow, Frechet, LatentCodes, Modes
 
 OBJECTIVES = {
     "pca": "reconstruction",
@@ -142,6 +142,16 @@ def of_model(probe: str, model: str, facts: Facts) -> Iterator[Problem]:
     """A probe of one model alone."""
     if facts.model is not None and facts.model.name != model:
         yield Problem(f"{probe} measures a {model}, and the model is {facts.model.name!r}", "", f"a {model}")
+
+
+def check_codes(config: LatentCodes, facts: Facts) -> Iterator[Problem]:
+    """A model without codes."""
+    coders = ("vae", "autoencoder", "pca")
+    if facts.model is not None and facts.model.name not in coders:
+        expected = " or ".join(coders)
+        yield Problem(
+            f"latent_codes measures codes of samples, and {facts.model.name!r} has none", "", expected
+        )
 
 
 def check_capacity(config: Capacity, facts: Facts) -> Iterator[Problem]:

@@ -114,6 +114,7 @@ class Elbo:
     """Negative ELBO: the evidence lower bound of a variational autoencoder, to be minimised."""
 
     beta: Amount = 1.0  # factor of the divergence of codes from the prior
+    likelihood: Amount = 1.0  # factor of the log-likelihood; 0 leaves the divergence alone
     free_bits: Amount = 0.0  # nats of divergence that each number of a code has for nothing
 
 
@@ -158,6 +159,16 @@ class ImportanceWeighted:
 
     draws: Size = 100  # codes for each sample
     samples: Size = 1000  # first samples of the test split that are measured
+
+
+@dataclass(frozen=True)
+class LatentCodes:
+    """Latent codes: numbers in use (posterior collapse), classes by nearest codes, mutual information gap."""
+
+    split: Literal["train", "val", "test"] = "test"  # whose codes are read
+    samples: Annotated[int, Ge(2)] = 2000  # first samples of the split, and of the training split
+    neighbours: Size = 9  # nearest codes of the training split that vote for the class of a sample
+    bins: Annotated[int, Ge(2)] = 20  # of each number of a code, for its mutual information with the target
 
 
 @dataclass(frozen=True)

@@ -105,11 +105,12 @@ class ElboLoss(Objective):
 
     def __init__(self, config: configs.Elbo, dimensions: int) -> None:
         self.beta, self.free, self.dimensions = config.beta, config.free_bits, dimensions
-        factor = "" if config.beta == 1 else f"{config.beta:g} "
+        self.likelihood = config.likelihood
+        factor, share = ("" if f == 1 else f"{f:g} " for f in (config.beta, config.likelihood))
         divergence = "KL(q(z|x) || N(0, 1))"
         if config.free_bits:
             divergence = f"sum_j max({config.free_bits:g}, {divergence}_j)"
-        self.formula = f"-E log p(x|z) + {factor}{divergence}"
+        self.formula = f"-{share}E log p(x|z) + {factor}{divergence}"
         self.bernoulli = False
 
     def loss(self, output: Bounded, target: Any, weight: Tensor | None = None) -> Tensor:
@@ -121,7 +122,8 @@ class ElboLoss(Objective):
             cost = each.clamp(min=self.free).sum()
         else:
             cost = mean_of(divergence.sum(1), weight)
-        return self.beta * cost - mean_of(output.log_likelihood, weight)
+        likelihood = mean_of(output.log_likelihood, weight)
+        return self.beta * cost - (likelihood if self.likelihood == 1 else self.likelihood * likelihood)
 
     def players(self, model: nn.Module) -> list[Player]:
         self.bernoulli = isinstance(model, Vae) and model.bernoulli
