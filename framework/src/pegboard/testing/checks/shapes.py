@@ -161,11 +161,11 @@ def _elsewhere(subject: Subject) -> Iterator[set[str]]:
 
 
 def _choices(config: type[Any]) -> Iterator[tuple[str, Any]]:
-    """Every other value of the fields that have few."""
+    """Every other value of the fields that have choices, those with few first."""
     from ...config.fields import describe, options
 
-    for field in describe(config):
-        values = (True, False) if field.hint is bool else options(field.hint)
+    found = [(f, (True, False) if f.hint is bool else options(f.hint)) for f in describe(config)]
+    for field, values in sorted(found, key=lambda pair: len(pair[1])):
         yield from ((field.name, value) for value in values if value != field.default)
 
 
