@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("lean")
 
 def rare(**nodes: Any) -> Config:
     """A config for parts of that plugin; 8 updates an epoch."""
-    trainer = {"epochs": 2, "device": "cpu", "steps_per_call": 8, **nodes.pop("trainer", {})}
+    trainer = {"epochs": 2, "device": "cpu", **nodes.pop("trainer", {})}
     optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
     local = [*LOCAL, str(HERE / "rare_parts.py")]
     return plain(**{"optimizer": optimizer, "trainer": trainer, "plugins": {"local": local}, **nodes})
@@ -30,9 +30,8 @@ def ends(given: Config, root: Path) -> tuple[dict[str, Tensor], dict[str, Tensor
     """The weights at the end of steps and of graphs, and what came of compiling them."""
     found = []
     for mode in ("off", "step"):
-        config = {**given, "trainer": {**given["trainer"], "compile": mode}}
-        if mode == "off":
-            config["trainer"]["steps_per_call"] = 1
+        together = 8 if mode == "step" else 1
+        config = {**given, "trainer": {**given["trainer"], "compile": mode, "steps_per_call": together}}
         run = pegboard.train(config, root=root / mode, quiet=True)
         found.append(load_file(run.folder / "checkpoints" / "last" / checkpoint.WEIGHTS))
     return found[0], found[1], run.summary["compiled"]
