@@ -113,11 +113,14 @@ def pegs_are_as_declared(subject: Subject) -> None:
             f"pegs={tuple(sorted(there | declared))}"
         )
     if missing := sorted(declared - there):
-        for sites in _elsewhere(subject):
-            missing = [site for site in missing if site not in sites]
-            if not missing:
-                break
-        else:
+        from ..runs import plugins_once
+
+        with plugins_once():
+            for sites in _elsewhere(subject):
+                missing = [site for site in missing if site not in sites]
+                if not missing:
+                    break
+        if missing:
             has = f"; it has them at {', '.join(sorted(there))}" if there else ""
             raise Failed(
                 f"{subject.what} declares pegs at {', '.join(missing)}, and has none there, with no choice "
