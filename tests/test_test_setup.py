@@ -133,7 +133,7 @@ def test_small_files_have_the_spec_of_the_real_data(
     recipe: zoo.Recipe, small_data: Path, rows_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = ["data.limit=2000"] if "pixel_clouds" in recipe.config.read_text("utf-8") else []
-    settings = check(recipe.config, few)
+    settings = check(recipe.config, [*few, "trainer.steps=100000"])
     real = make_plan(settings, read=True).splits
     monkeypatch.setenv("PEGBOARD_DATA", str(small_data))
     small = make_plan(settings, read=True).splits
