@@ -69,6 +69,16 @@ def test_classification_equals_scikit_learn(name):
         assert found["ece"] == pytest.approx(expected, abs=1e-6)
 
 
+def test_perplexity_is_the_exponential_of_the_log_loss_of_what_counts():
+    objective = build("cross_entropy", Classes(7), metrics=("perplexity",))
+    output, target = logits(90, 7), indices(7, 90)
+    target[::4] = -100
+    known = target != -100
+    expected = math.exp(sk.log_loss(target[known], output[known].double().softmax(-1), labels=range(7)))
+    assert measure(objective, output, target) == {"perplexity": pytest.approx(expected, rel=1e-5)}
+    assert measure(objective, torch.zeros(90, 7), target)["perplexity"] == pytest.approx(7)
+
+
 @pytest.mark.parametrize("name", ["binary_cross_entropy", "hinge", "perceptron"])
 def test_one_output_for_two_classes_equals_scikit_learn(name):
     objective = build(name, Classes(2))

@@ -152,6 +152,12 @@ def test_the_loss_of_texts_is_the_mean_over_their_symbols_and_a_uniform_model_kn
     torch.testing.assert_close(objective.loss(output, y), expected)
     uniform = torch.zeros_like(output)
     assert objective.loss(uniform, y).exp().item() == pytest.approx(VOCAB)
+    asked = part.build(CrossEntropy(metrics=("perplexity",)), context)
+    for given, undecided in ((uniform, VOCAB), (output, expected.exp().item())):
+        metric = asked.metrics()["perplexity"]
+        metric.update(given[:2], y[:2])  # the sum over all batches, not the mean of their figures
+        metric.update(given[2:], y[2:])
+        assert metric.compute().item() == pytest.approx(undecided, rel=1e-5)
 
 
 def test_a_trained_model_continues_text_from_the_command_line(

@@ -45,6 +45,7 @@ Power = Annotated[float, Ge(1)] | Literal["inf"]
 Measure = Literal["r2", "mae", "rmse", "mse", "max_error", "lp"]
 Score = Literal["accuracy", "topk", "f1", "auroc"]
 Chance = Literal["accuracy", "topk", "f1", "auroc", "ece", "entropy"]
+Surprise = Literal["accuracy", "topk", "f1", "auroc", "ece", "entropy", "perplexity"]
 Each = Literal["accuracy", "f1", "auroc", "ece", "entropy"]
 Either = Literal["r2", "mae", "rmse", "mse", "max_error", "lp", "accuracy", "topk", "f1", "auroc"]
 
@@ -54,7 +55,7 @@ class CrossEntropy:
     """Cross entropy of a softmax over classes or tokens; targets are indices or distributions."""
 
     class_weights: tuple[Annotated[float, Ge(0)], ...] | None = None  # weight of each class; null: all alike
-    metrics: tuple[Chance, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Surprise, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 

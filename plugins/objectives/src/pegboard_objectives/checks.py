@@ -93,7 +93,8 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
     else:
         return
     for name in chosen:
-        if name not in fitting:
+        # Perplexity is a field of cross_entropy alone, so it is not among what others may have.
+        if name not in fitting and not (name == "perplexity" and fitting is CLASSIFICATION):
             yield Problem(f"{name!r} does not measure {target}", "metrics", f"of {', '.join(fitting)}")
     if "topk" in chosen and k is not None and target.size is not None and k >= target.size:
         yield Problem(

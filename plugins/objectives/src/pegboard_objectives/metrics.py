@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from pegboard import Metric
 from torch import Tensor
+from torch.nn import functional as F
 
 from .functional import IGNORED
 from .measures import logit_entropy, lp_norm
@@ -99,6 +100,11 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
         logits, index = flat(output, target)
         return logit_entropy(logits.float()), index != IGNORED
 
+    def surprise(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        logits, index = flat(output, target)
+        losses = F.cross_entropy(logits.float(), index, reduction="none", ignore_index=IGNORED)
+        return losses, index != IGNORED
+
     def ranking(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         logits, index = flat(output, target)
         logits, known = logits.float(), (index != IGNORED).unsqueeze(-1)
@@ -114,6 +120,7 @@ def classification(chosen: Sequence[str], classes: int, k: int, flat: Flat) -> d
         "auroc": Fed(lambda m: m.Auroc(), ranking, True),
         "ece": Fed(lambda m: m.CalibrationError(), confidence, False),
         "entropy": Fed(lambda m: m.Share(), spread, None),
+        "perplexity": Fed(lambda m: m.Perplexity(), surprise, False),
     }
     return {shown([name], k=k)[0]: made[name] for name in chosen}
 
