@@ -14,7 +14,7 @@ import torch
 from pegboard import Context, Resident
 from pegboard_gnn.clouds import body_points, clouds, pixel_points, sets
 from pegboard_gnn.data_configs import Clouds, Sets
-from pegboard_gnn.point_sets import DeepSets, Equivariant, PermutationLinear, SetLinear, concatenated
+from pegboard_gnn.point_sets import DeepSets, Equivariant, PermutationLinear, SetLinear
 from pegboard_gnn.pointnet import PointNet, Transform, orthogonality
 from pegboard_gnn.symmetry import (
     components,
@@ -80,13 +80,29 @@ def test_answers_for_points_follow_their_order(name: str) -> None:
 
 
 @pytest.mark.catalogue("S4-113", "S4-114")
-def test_points_side_by_side_have_an_order_and_a_number() -> None:
-    torch.manual_seed(0)
-    net = concatenated(3, 7, 2)
+def test_points_side_by_side_have_an_order_and_a_number(tmp_path: Path) -> None:
+    bodies = {"name": "clouds", "clouds": 40, "points": 7, "batch_size": 20}
+    config = {
+        "data": bodies,
+        "model": {"name": "mlp", "hidden": [16]},
+        "optimizer": "adam",
+        "trainer": {"epochs": 1, "device": "cpu", "diagnose": False},
+        "probes": {"node_order": {}},
+    }
+    done = points.run(config, tmp_path)
+    (gap,) = (value for name, value in done.figures.items() if name.endswith("order_gap_relative"))
+    assert gap > 1e-2
+    net = pegboard.load(done, which="last")
     with torch.no_grad():
         assert invariance_gap(net, moves(7), torch.randn(4, 7, 3)) > 1e-3
     with pytest.raises(RuntimeError, match="shapes"):
         net(torch.randn(4, 8, 3))
+    for data, told in (
+        ({"name": "sets", "sets": 40}, "sets of one size"),
+        ({**bodies, "task": "part"}, "one class"),
+    ):
+        with pytest.raises(pegboard.ConfigError, match=told):
+            pegboard.plan({**config, "data": data})
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *(f"each {name}" for name in EACH)])

@@ -175,10 +175,3 @@ class Equivariant(nn.Module):
         if self.pooled is None:
             return self.logits(x, there)
         return self.logits(self.pooled(pool(x, there, "mean")))
-
-
-def concatenated(inputs: int, points: int, outputs: int, width: int = 64) -> nn.Module:
-    """What sets are not: all points side by side, in an order and of a number that the network knows."""
-    return nn.Sequential(
-        nn.Flatten(), nn.Linear(inputs * points, width), nn.ReLU(), nn.Linear(width, outputs)
-    )

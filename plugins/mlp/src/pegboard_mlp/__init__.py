@@ -11,6 +11,7 @@ from pegboard import (
     Image,
     Model,
     PegboardError,
+    Points,
     Probe,
     ProbePart,
     Series,
@@ -187,7 +188,7 @@ def pegboard_models() -> list[Model[Any]]:
     whole: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "logits")
     return [
         Model("linear", Linear, build_linear, check=check_input, inputs=reads, pegs=ends, flat=ends[1:]),
-        Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=reads, pegs=whole, flat=whole[1:]),
+        Model("mlp", Mlp, build_mlp, check=check_mlp, inputs=(*reads, Points), pegs=whole, flat=whole[1:]),
         Model(
             "polynomial",
             Polynomial,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from math import comb
 from typing import Any
 
-from pegboard import Facts, Problem, Series
+from pegboard import Facts, Points, Problem, Series, Tokens
 
 from .configs import MONOMIALS, POSITIVE_ALPHA, WITH_ALPHA, Mlp, Polynomial, Prototypes, Threshold
 from .reference_configs import DISTANCES
@@ -40,6 +40,17 @@ def check_input(config: Any, facts: Facts) -> Iterable[Problem]:
 
 def check_mlp(config: Mlp, facts: Facts) -> Iterable[Problem]:
     yield from check_input(config, facts)
+    if facts.spec is not None and any(isinstance(s, Points) and s.padded for s in facts.spec.inputs):
+        yield Problem(
+            f"it reads all points side by side, and sets of {facts.spec} may have fewer",
+            expected="sets of one size",
+            hint="models of sets read those: deepsets, equivariant, pointnet",
+        )
+    elif facts.spec is not None and isinstance(facts.spec.target, Tokens):
+        yield Problem(
+            f"it gives one answer for a sample, and {facts.spec} asks for one at every place",
+            expected="data with one class or value for a sample",
+        )
     if config.alpha is not None and config.activation not in WITH_ALPHA:
         yield Problem(
             f"the activation {config.activation} has no alpha",
