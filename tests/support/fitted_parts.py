@@ -92,21 +92,17 @@ def bend(x: Any) -> Any:
     return torch.where(x > 0, (1 - torch.cos(12 * x)) / 2, 0.0)
 
 
-def curvature(x: Any) -> Any:
-    """The size of the second derivative of `bend`, without the zeros inside a wave."""
-    import torch
-
-    return torch.where(x > 0, 72.0, 0.0)
-
-
 def build_bent(config: Bent, context: Context) -> Splits:
     import torch
     from pegboard import Resident
 
     x = torch.linspace(-1, 1, config.count)[:, None]
     noise = torch.randn(config.count, 1, generator=context.generator("noise", "cpu"))
+    fine = torch.linspace(-1, 1, 401)[:, None]
     return Splits(
-        spec=DataSpec((Vector(1),), Values(1)), train=Resident([x], bend(x) + 0.3 * noise * (x < 0))
+        spec=DataSpec((Vector(1),), Values(1)),
+        train=Resident([x], bend(x) + 0.3 * noise * (x < 0)),
+        test=Resident([fine], bend(fine)),  # without noise
     )
 
 

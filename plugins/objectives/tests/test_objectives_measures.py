@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from pegboard import Batch, Classes, Context, DataSpec, Reference
-from pegboard.config.check import check
+from pegboard import Batch, Classes, Context, DataSpec, Reference, Resident, Splits, Values, Vector
+from pegboard.config.check import ConfigError, check
 from pegboard.inference import Trained
 from pegboard.planning import read_data
 from pegboard_mlp.kmeans import KmeansReference
@@ -13,6 +13,8 @@ from pegboard_mlp.logistic import LogisticReference
 from pegboard_mlp.modules import LinearModel
 from pegboard_mlp.reference_configs import Kmeans, Logistic
 from pegboard_objectives import measures, pegboard_objectives
+from pegboard_objectives.region_options import ErrorByRegion
+from pegboard_objectives.regions import RegionProbe
 from points import given, run
 from sklearn.datasets import make_blobs
 
@@ -264,3 +266,43 @@ def test_a_run_leaves_out_what_has_weight_zero(tmp_path):
     with_some = run(given(x[~hidden], classes[~hidden], **nodes), tmp_path / "some")
     one, two = (r.summary["figures"] for r in (with_all, with_some))
     assert one.keys() == two.keys() and one == pytest.approx(two, abs=1e-5)
+
+
+def regions(model, spec, train, test, **fields):
+    splits = Splits(spec=spec, train=Resident([train[0]], train[1]), test=Resident([test[0]], test[1]))
+    return RegionProbe(ErrorByRegion(**fields)).measure(model, splits, torch.device("cpu"))
+
+
+def test_errors_are_told_by_region_of_an_input_of_the_target_and_of_its_curvature():
+    x = torch.arange(-100, 101)[:, None] / 100
+    bent = torch.where(x > 0, x**2, 0.0)  # its second derivative is 0, then 2
+    spec, zero = DataSpec((Vector(1),), Values(1)), torch.nn.Linear(1, 1)
+    torch.nn.init.zeros_(zero.weight), torch.nn.init.zeros_(zero.bias)
+    noisy = (x[::4], bent[::4] + 0.5)
+    for fields in ({"edges": (0.0,)}, {"by": "curvature", "edges": (1.5,)}):
+        found = regions(zero, spec, noisy, (x, bent), **fields)
+        assert found["samples_1"] == 101 and found["samples_2"] == 100
+        assert found["error_1"] == 0
+        assert found["error_2"] == pytest.approx((bent[101:] ** 2).mean().item())
+        assert found["train_samples_1"] + found["train_samples_2"] == 51
+        assert found["train_error_1"] == pytest.approx(0.25, abs=1e-3)
+    found = regions(zero, spec, noisy, (x, bent), by="target", edges=(0.25,))
+    assert found["error_2"] == pytest.approx((bent[bent > 0.25] ** 2).mean().item())
+    found = regions(zero, spec, noisy, (x, bent), bins=4)
+    assert [found[f"samples_{n}"] for n in (1, 2, 3, 4)] == [51, 50, 50, 50]
+    # The share of wrong classes, of a model that says 1 where the number is above 0.
+    classes, identity = DataSpec((Vector(1),), Classes(2)), torch.nn.Identity()
+    wrong = (x[:, 0] > 0.5).long()
+    found = regions(identity, classes, (x, wrong), (x, wrong), edges=(0.0, 0.5))
+    assert [found[f"error_{n}"] for n in (1, 2, 3)] == [0, 1, 0]
+
+
+def test_regions_without_a_meaning_are_refused():
+    config = {"data": "linear_teacher", "model": "linear", "optimizer": "sgd"}
+    for fields, message in (
+        ({"edges": [1.0, 0.0]}, "do not rise"),
+        ({"by": "curvature"}, "no curvature"),
+        ({"column": 1000}, "no number 1000"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            check(config | {"probes": {"error_by_region": fields}})

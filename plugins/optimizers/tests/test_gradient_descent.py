@@ -8,6 +8,7 @@ import pytest
 import torch
 from pegboard import Context, PegboardError
 from pegboard_optimizers import search
+from pegboard_optimizers.stationary import stationary_point
 from scipy.optimize import minimize_scalar
 
 PARTS = {p.name: p for p in pegboard_optimizers.pegboard_optimizers()}
@@ -399,14 +400,18 @@ def test_gradient_descent_stays_at_a_stationary_point_until_it_is_pushed():
         steps += 1
     assert steps == 102
 
-    def kind(function):
-        hessian = torch.autograd.functional.hessian(function, torch.zeros(2, dtype=DOUBLE))
-        signs = torch.linalg.eigvalsh(hessian).sign().tolist()
-        return {(1, 1): "minimum", (-1, -1): "maximum", (-1, 1): "saddle"}[tuple(signs)]
+    def kind(function, at=(0.0, 0.0)):
+        return stationary_point(function, torch.tensor(at, dtype=DOUBLE))
 
-    assert kind(saddle) == "saddle"
+    assert kind(saddle, still.at.tolist()) == "saddle"
     assert kind(lambda x: (x**2).sum()) == "minimum"
     assert kind(lambda x: -(x**2).sum()) == "maximum"
+    assert kind(saddle, pushed.at.tolist()) == "not stationary"
+    assert kind(lambda x: x[0] ** 2 + x[1] ** 4) == "degenerate"
+    ended = Walk("gd", [-0.9], hilly, lr=0.02, tolerance=1e-9)
+    while not ended.optimizer.finished():
+        ended.step()
+    assert kind(hilly, ended.at.tolist()) == "minimum"
     top = Walk("gd", [0.0, 0.0], lambda x: -(x**2).sum(), lr=0.1)
     top.step()
     assert top.at.tolist() == [0, 0] and top.optimizer.finished()

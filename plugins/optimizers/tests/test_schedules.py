@@ -202,3 +202,5 @@ def test_exponential_decay_loses_the_same_share_in_every_step():
     rho = 0.07
     found = factors("exponential", 50, gamma=math.exp(-rho))
     assert [b / a for a, b in pairwise(found)] == pytest.approx([math.exp(-rho)] * 49)
+    theirs = reference(lambda o: torch_schedules.ExponentialLR(o, math.exp(-rho)), 50)
+    assert found == pytest.approx(theirs, rel=1e-12)

@@ -38,6 +38,7 @@ from .checks import (
     check_pos_weight,
     check_two_classes,
 )
+from .region_options import region_part
 
 Positive = Annotated[float, Gt(0)]
 Positives = Annotated[tuple[Positive, ...], Length(1)]
@@ -334,4 +335,4 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
 
 @hookimpl
 def pegboard_probes() -> list[ProbePart[Any]]:
-    return [bleu_part()]
+    return [bleu_part(), region_part()]
