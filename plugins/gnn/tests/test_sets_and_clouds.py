@@ -97,11 +97,9 @@ def test_points_side_by_side_have_an_order_and_a_number(tmp_path: Path) -> None:
         assert invariance_gap(net, moves(7), torch.randn(4, 7, 3)) > 1e-3
     with pytest.raises(RuntimeError, match="shapes"):
         net(torch.randn(4, 8, 3))
-    for data, told in (
-        ({"name": "sets", "sets": 40}, "sets of one size"),
-        ({**bodies, "task": "part"}, "one class"),
-    ):
-        with pytest.raises(pegboard.ConfigError, match=told):
+    refused = {"sets of one size": {"name": "sets", "sets": 40}, "one class": {**bodies, "task": "part"}}
+    for told, data in refused.items():
+        with pytest.raises(pegboard.PegboardError, match=told):
             pegboard.plan({**config, "data": data})
 
 
