@@ -325,6 +325,41 @@ def pegboard_models():
 """
 
 
+@pytest.mark.parametrize(
+    ("changes", "pieces"),
+    [
+        ({"regularizers": {"two": {}, "one": {}}}, ("'one' works on", "'two' works on")),
+        (
+            {
+                "data": {"name": "spots", "nois": 1, "batch_size": 0},
+                "regularizers": {"nothing": {}, "norm": {"p": 1, "q": 2}},
+                "trainer": {"steps": 0, "epoks": 1},
+                "seeed": 1,
+            },
+            ("'nois'", "'nothing'", "'q'", "'epoks'", "'seeed'"),
+        ),
+    ],
+    ids=("tricks that do not fit", "keys and values"),
+)
+def test_the_order_of_a_mapping_never_changes_the_report(
+    registry: Registry, changes: dict[str, Any], pieces: tuple[str, ...]
+) -> None:
+    def backwards(node: Any) -> Any:
+        return {k: backwards(node[k]) for k in reversed(node)} if isinstance(node, dict) else node
+
+    misfits = (
+        Regularizer("one", config=NoKeys, build=build, stages={}, inputs=(Image,)),
+        Regularizer("two", config=NoKeys, build=build, stages={}, targets=(Values,)),
+    )
+    config, reports = with_(**changes), []
+    for given in (config, backwards(config)):
+        with pytest.raises(ConfigError) as caught:
+            check(given, registry=only(*misfits, base=registry))
+        reports.append(str(caught.value))
+    assert all(piece in reports[0] for piece in pieces)
+    assert reports[0] == reports[1]
+
+
 def test_local_plugins_are_found_beside_the_config_that_names_them(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "mine.py").write_text(PLUGIN)

@@ -147,7 +147,10 @@ class _Checker:
         return settle(whole, self.reads, self.registry)
 
     def report(self) -> list[Mistake]:
-        """Everything that is wrong, in the order in which it stands in the files."""
+        """Everything that is wrong, in the order in which it stands in the files; at one place, by key.
+
+        The order of a mapping, whose keys have no place, never changes a report.
+        """
         loaded = self.loaded
         first = [*loaded.mistakes, *self.unfinished]
         told = {m.path for m in first if m.path}
@@ -171,7 +174,8 @@ class _Checker:
         origin = mistake.origin
         assert origin is not None  # every mistake was located
         other = origin.file != str(self.loaded.file)
-        return (origin.word is not None, other, origin.file, origin.line, origin.column)
+        place = (origin.word is not None, other, origin.file, origin.line, origin.column)
+        return (*place, mistake.path)
 
     # The core's own keys.
     def _top(self) -> None:
