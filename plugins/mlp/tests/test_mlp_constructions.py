@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pegboard
 import pytest
 import torch
 from pegboard import Peg
@@ -24,6 +25,7 @@ from pegboard_mlp.constructions import (
     tent,
 )
 from pegboard_mlp.modules import LinearModel, Mlp
+from points import given, run
 from torch import nn
 
 F64 = torch.float64
@@ -234,6 +236,22 @@ def test_tanh_and_sigmoid_networks_are_the_same_functions(hidden):
     # Without an output bias there is no place for -sum(v).
     bare = Mlp(3, [4], 1, "tanh", output_bias=False).double()
     assert as_sigmoid(bare).head.bias.item() == pytest.approx(-bare.head.weight.sum().item())
+
+
+@pytest.mark.catalogue("S4-039")
+def test_a_trained_tanh_network_is_turned_into_one_of_sigmoids(tmp_path):
+    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0))
+    config = given(
+        x, values=(3 * x[:, :1]).sin(), model={"name": "mlp", "hidden": [16], "activation": "tanh"},
+        optimizer={"name": "adam", "lr": 0.03}, trainer={"epochs": 300, "eval_every": 300, "device": "cpu"},
+    )  # fmt: skip
+    done = run(config, tmp_path)
+    assert done.figures["test/loss"] < 0.05  # it has learned
+    model = pegboard.load(done, which="last")
+    made = as_sigmoid(model)
+    fresh = torch.randn(1000, 2)
+    assert made.activation == "sigmoid"
+    close(made(fresh), model(fresh), 1e-5)
 
 
 @pytest.mark.catalogue("S4-026")

@@ -59,10 +59,16 @@ def test_a_thousand_steps_take_ten_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 @KINDS
 @pytest.mark.catalogue("S4-086")
 def test_joining_stretches_is_associative(dtype: torch.dtype) -> None:
+    from pegboard_rnn import scan as module
+
     (a3, a2, a1), (b3, b2, b1) = (drawn(3, dtype)[k].unbind(1) for k in (0, 1))
 
     def after(later: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        return later[0] * first[0], later[0] * first[1] + later[1]
+        a, b = (t.clone() for t in later)
+        module._join(a, b, *first)
+        torch.testing.assert_close(a, later[0] * first[0])
+        torch.testing.assert_close(b, later[0] * first[1] + later[1])
+        return a, b
 
     one = after(after((a3, b3), (a2, b2)), (a1, b1))
     other = after((a3, b3), after((a2, b2), (a1, b1)))

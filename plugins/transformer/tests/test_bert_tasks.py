@@ -126,16 +126,18 @@ def test_only_hidden_places_teach_symbols():
 
 @pytest.mark.catalogue("S4-110")
 def test_tags_of_words_alone_count_and_follow_them_where_there_are_no_positions():
+    from pegboard_objectives import CrossEntropy, pegboard_objectives
+
     (tokens, segments), target = texts("tags")
     model = build("tags", std=0.2)
+    part = next(part for part in pegboard_objectives() if part.name == "cross_entropy")
+    spec = DataSpec((TEXT, SIDES), TARGETS["tags"])
+    loss = part.build(CrossEntropy(), Context(spec=spec, outputs=3)).loss
     with torch.no_grad():
         output = model(tokens, segments)
         assert output.shape == (6, LENGTH, 3)
         marks = (tokens == BEGIN) | (tokens == END) | (tokens == PADDING)
         assert (target[marks] == -100).all() and (target[~marks] != -100).all()
-
-        def loss(y, t):
-            return F.cross_entropy(y.flatten(0, 1), t.flatten())
 
         strange = output.masked_fill(marks.unsqueeze(-1), 50.0)
         torch.testing.assert_close(loss(strange, target), loss(output, target))
