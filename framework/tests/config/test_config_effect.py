@@ -97,6 +97,18 @@ def test_a_setting_of_the_data_without_effect_is_a_mistake(
     assert mistake.origin is not None and mistake.origin.line == 2
 
 
+def test_an_unknown_key_hides_no_mistake_of_the_keys_beside_it(refuse: Refuse, base: str) -> None:
+    trainer = "epochs: 2, zebra: 1, steps_per_call: 8, folds: 3, fold: 7"
+    found = refuse(base.replace("epochs: 2", trainer))
+    keys = ("zebra", "steps_per_call", "fold")
+    assert {m.path for m in found} == {f"trainer.{key}" for key in keys}
+
+
+def test_a_key_that_was_meant_for_another_is_one_mistake(refuse: Refuse, base: str) -> None:
+    (mistake,) = refuse(base.replace("epochs: 2", "epochz: 2"))  # and not the lack of epochs beside it
+    assert mistake.path == "trainer.epochz" and mistake.nearest == ("epochs",)
+
+
 def test_summing_up_one_batch_has_no_effect(refuse: Refuse, base: str) -> None:
     text = base.replace("batch_size: 64", "batch_size: all").replace("epochs: 2", "epochs: 2, accumulate: 4")
     (mistake,) = refuse(text)

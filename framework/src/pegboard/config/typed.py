@@ -46,8 +46,8 @@ def build(
     """An instance of `cls` from plain data, or None with what is wrong added to `found`."""
     about = about or About(what=path or "the config")
     known = {f.name: f for f in describe(cls)}
-    before = len(found)
     guessed = _unknown_keys(known, data, path, found, about)
+    before = len(found)  # keys that stand for no other are told, and the rest is looked at all the same
     values: dict[str, Any] = {}
     for name, key in known.items():
         place = join(path, name)
@@ -64,7 +64,7 @@ def build(
                     absent=True,
                 )
             )
-    if len(found) > before:
+    if guessed or len(found) > before:
         return None
     try:
         return cls(**values)
