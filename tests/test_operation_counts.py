@@ -362,11 +362,10 @@ def test_cost_of_layers_of_absolute_values(size: int, layers: int) -> None:
     assert torch.autograd.grad(activation(at).sum(), at)[0].tolist() == [-1, -1, 1, 1]
 
 
-def square_network(depth: int, width: int) -> tuple[nn.Sequential, Tensor]:
+def square_network(depth: int, width: int) -> tuple[nn.Module, Tensor]:
     """Layers of equal width on the meta device, where operations are counted and not carried out."""
     with torch.device("meta"):
-        layers = [m for _ in range(depth) for m in (nn.Linear(width, width), nn.ReLU())]
-        return nn.Sequential(*layers), torch.zeros(32, width)
+        return Mlp(width, [width] * (depth - 1), width), torch.zeros(32, width)
 
 
 def gradient(model: nn.Module, x: Tensor) -> None:
@@ -378,7 +377,7 @@ def test_sharing_signals_between_layers_saves_a_factor_of_the_depth() -> None:
     def unshared(depth: int, width: int) -> None:
         """Each layer's gradient as a product of all the matrices above it, from the top every time."""
         model, x = square_network(depth, width)
-        matrices = [m.weight for m in model if isinstance(m, nn.Linear)]
+        matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
         with torch.no_grad():
             h = [x]
             for matrix in matrices:

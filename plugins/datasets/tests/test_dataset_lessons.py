@@ -6,10 +6,13 @@ import numpy
 import pegboard
 import pytest
 import torch
-from pegboard import Context
+from pegboard import Batch, Context
 from pegboard_datasets import scenes
 from pegboard_datasets.disparity import GroupDisparityProbe, disparity
 from pegboard_datasets.study_options import GroupDisparity
+from pegboard_mlp.bases import Polynomial
+from pegboard_mlp.reference_configs import LeastSquares
+from pegboard_mlp.squares import LeastSquaresReference
 from sweeps import first_of_each, first_of_each_row
 
 NEWTON = {"name": "lbfgs", "line_search_fn": "strong_wolfe", "max_iter": 60}
@@ -306,13 +309,16 @@ def test_cross_validation_prefers_the_middle_degree(parts):
     part = parts["cosine"]
     config = part.config(seed=0, val=0, test=0)
     errors = {degree: [] for degree in DEGREES}
+    least_squares = LeastSquaresReference(LeastSquares(), Context(spec=part.spec(config)))
     for fold in range(10):
         splits = part.build(config, Context(fold=(fold, 10)))
-        x, y = (t[:, 0].double().numpy() for t in samples(splits))
-        held_x, held_y = (t[:, 0].double().numpy() for t in (splits.val.inputs[0], splits.val.target))
+        x, y = (t.double() for t in samples(splits))
+        held_x, held_y = (t.double() for t in (splits.val.inputs[0], splits.val.target))
         for degree in DEGREES:
-            fitted = numpy.polynomial.Polynomial.fit(x, y, degree)
-            errors[degree].append(((fitted(held_x) - held_y) ** 2).mean())
+            model = Polynomial(1, degree, 1, basis="legendre", domain=(0.0, 1.0)).double()
+            fitted = least_squares.solve(model, Batch((x,), y))
+            with torch.no_grad():
+                errors[degree].append(float((fitted(held_x) - held_y).square().mean()))
     one, four, fifteen = (float(numpy.mean(e)) for e in errors.values())
     assert four < 0.05 < 0.2 < one
     assert fifteen > 10

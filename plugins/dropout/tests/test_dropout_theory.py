@@ -192,21 +192,34 @@ def test_dropout_on_linear_units_and_white_inputs_is_a_path_penalty(mlp: Make, h
 
 
 @pytest.mark.catalogue("S3-135")
-@pytest.mark.parametrize("activation", [nn.Identity(), nn.ReLU(), nn.Tanh()])
-def test_the_general_penalty_is_exact_for_any_inputs_and_activation(activation: nn.Module) -> None:
+@pytest.mark.parametrize("activation", [nn.Identity, nn.ReLU, nn.Tanh])
+def test_the_general_penalty_is_exact_for_any_inputs_and_activation(
+    mlp: Make, hang: Hang, activation: type[nn.Module]
+) -> None:
     torch.manual_seed(0)
     keep, dtype = 0.6, torch.float64
+    model = mlp(4, 6, 3, activation=activation, bias=False).double()
     u, v = torch.randn(6, 4, dtype=dtype), torch.randn(3, 6, dtype=dtype)
+    with torch.no_grad():
+        model[1].weight.copy_(u)
+        model[5].weight.copy_(v)
     x, target = (
         torch.randn(40, 4, dtype=dtype) * torch.tensor([3.0, 1, 1, 0.2]),
         torch.randn(40, 3, dtype=dtype),
     )
-    hidden = activation(x @ u.T)
-    base = (hidden @ v.T - target).square().sum(1).mean()
+    with torch.no_grad():
+        base = (model(x) - target).square().sum(1).mean()
+        hidden = activation()(x @ u.T)
     general = (1 - keep) / keep * (v.square().sum(0) * hidden.square().mean(0)).sum()
     exact = mean_loss(hidden, v, target, keep)
     torch.testing.assert_close(exact, base + general, rtol=0, atol=1e-10)
     assert abs(exact - base - path_penalty(u, v, keep)) > 1  # the short form needs white inputs
+
+    # The same through the part: the mean loss of many training passes.
+    hang(model, Dropout(1 - keep))
+    with torch.no_grad():
+        losses = (model(x.expand(4000, 40, 4)) - target).square().sum(-1).mean(-1)
+    assert abs(losses.mean() - base - general) < 4 * losses.std() / 4000**0.5
 
 
 @pytest.mark.catalogue("S3-131")
