@@ -312,7 +312,11 @@ class Dataset(Part[C, "Splits"]):
 
     spec: Callable[[C], DataSpec | None] | None = field(default=None, kw_only=True)
     folds: bool = field(default=False, kw_only=True)  # `build` cuts as `context.fold` says, before it scales
-    samples: Callable[[C], int | None] | None = field(default=None, kw_only=True)  # in its training split
+    # How many samples train, val and test have, from the config alone; with `folds` also of a fold, by its
+    # number and count, where the one of (0, 1) validates on all but the test. None: only the data tells.
+    samples: Callable[[C, tuple[int, int] | None], tuple[int, int, int] | None] | None = field(
+        default=None, kw_only=True
+    )
     # Draws on an empty figure what the data set stands for; None: the core draws by the spec.
     plot: Callable[[Splits, Figure], None] | None = field(default=None, kw_only=True)
     # `encode` and `decode` from the files that its splits had, in a folder; None: they need the data.

@@ -124,21 +124,6 @@ def fit_trick(read: Read, data: str, spec: DataSpec, registry: Registry) -> Iter
     )
 
 
-def count_samples(parts: Parts, data: Read) -> int | None:
-    """How many samples the training split has, where the config of the data set tells."""
-    function = getattr(data.entry.part, "samples", None)
-    if function is None or data.config is None:
-        return None
-    try:
-        count = function(data.config)
-        if count is not None and not isinstance(count, int):
-            raise TypeError(f"samples returned {count!r}, expected a number")
-        return count
-    except Exception as error:
-        parts.defect(data.entry, data.path, "its samples", error)
-        return None
-
-
 def fit_folds(trainer: Trainer | None, path: str) -> Iterable[Mistake]:
     """A fold that is not one of the cross-validation's."""
     if trainer is None or trainer.fold is None:

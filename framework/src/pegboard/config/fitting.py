@@ -9,7 +9,7 @@ from typing import Any
 
 from ..parts import Facts
 from ..specs import DataSpec
-from . import effect, fit
+from . import counting, effect, fit
 from .load import Loaded, locate
 from .nodes import DataOptions, Trainer
 from .report import Mistake, join, listed
@@ -40,12 +40,16 @@ class Fitting:
         """The spec of the data, as far as it is known; what does not fit is noted."""
         sure = {path: read for path, read in self.reads.items() if not read.guessed}
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
-        was_read, unfit = spec is not None, set[str]()
+        was_read, unfit, sizes = spec is not None, set[str](), tuple[int, ...]()
         if spec is None and data is not None:
             spec = fit.read_spec(self.parts, data)
         if data is not None:
             self.found += fit.fit_batches(data, spec)
-            samples = fit.count_samples(self.parts, data) if samples is None else samples
+            sizes = (samples,) if samples is not None else ()
+            if not (sizes or self.begun):
+                sizes = counting.training_sizes(self.parts, data, self.trainer, self._key("trainer"))
+            if not self.begun:
+                self.found += counting.without_batches(data, self.trainer, sizes)
         if not self.begun:
             for path, read in sure.items():
                 if not (was_read and path == "data"):
@@ -59,7 +63,7 @@ class Fitting:
             if path.startswith("regularizers.") and read.config is not None and read.options is not None
         }
         self.found += fit.fit_tricks(tricks, model)
-        length = self._length(data, samples)
+        length = self._length(data, sizes)
         told = None if spec is None else fit.told(spec, objective)
         # Data that was read once met its own rules, and its files may be gone since.
         # What the rules of a part say that is wrong for the data anyway would follow from that.
@@ -80,6 +84,8 @@ class Fitting:
                 fit.own_rules(self.parts, reads, known),
                 partial(fit.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
             )
+        if data is not None and not (was_read or self.begun):
+            self.found += counting.nothing_to_train_on(self.parts, data)
         known = fit.facts(sure, spec, objective, length)
         self._narrow(known, told)
         self._effects(sure, spec, length, replace(known, metrics=None, players=None) if unfit else known)
@@ -132,12 +138,12 @@ class Fitting:
         if wrong:
             unfit.add(path)
 
-    def _length(self, data: Read | None, samples: int | None) -> effect.Length:
+    def _length(self, data: Read | None, sizes: tuple[int, ...]) -> effect.Length:
         """How long the run is; nothing is known of one that is over."""
         options = data.options if data is not None else None
         if self.begun or self.trainer is None or not isinstance(options, DataOptions):
             return effect.Length()
-        return effect.run_length(self.trainer, options, samples)
+        return counting.lengths(self.trainer, options, sizes)
 
     def _effects(
         self, sure: Mapping[str, Read], spec: DataSpec | None, length: effect.Length, known: Facts

@@ -110,20 +110,11 @@ class Sampler:
         return find(self.splits.train, options.eval_size, options.workers)
 
     def mistakes(self, settings: Settings, read: bool) -> Iterator[Mistake]:
-        """Epochs without a batch, and draws that the data does not allow; those only where it is `read`."""
-        count, epochs = len(self.splits.train), settings.trainer.most_epochs
-        if not count:
+        """No training samples, and draws that the data does not allow; those only where it is `read`."""
+        if not len(self.splits.train):
             found = f"data set {settings.data.entry.part.name!r} has no training samples"
             yield Mistake(path="data", message=found, at_key=True)
             return
-        for epoch, size in self.options.stages():
-            if self.batches(epoch) == 0 and (epochs is None or epoch < epochs):
-                where = (
-                    f"batch_schedule has {size} from epoch {epoch} on" if epoch else f"batch_size is {size}"
-                )
-                found = f"data.drop_last leaves no batch: {where}, the training split has {count} samples"
-                wanted = f"batches of at most {count} samples, or drop_last: false"
-                yield Mistake(path="data.drop_last", message=found, expected=wanted)
         if not read:
             return
         try:

@@ -11,6 +11,7 @@ from pegboard import Codec, Context, Dataset, DataSpec, ProbePart, Splits, hooki
 
 from . import options
 from .copying_options import copying_part
+from .counts import sizes
 from .deferred import build_of
 from .hub_checks import check_hub
 from .hub_options import Hub, Input, SplitNames, Target, hub_spec
@@ -90,6 +91,10 @@ def _table(folder: Path) -> dict[str, Any]:
     return {"path": str(path), "inputs": ["one", "two"], "target": "side"}
 
 
+def _counted(part: Dataset[Any]) -> Any:
+    return part.samples or (None if part.config is Hub else sizes)
+
+
 def _always(spec: DataSpec) -> Any:
     return lambda config: spec
 
@@ -143,8 +148,8 @@ def pegboard_datasets() -> list[Dataset[Any]]:
         seasons_part(),
         Dataset("hub", Hub, _hub, check=check_hub, spec=hub_spec, trial=_table, restore=_restore),
     ]
-    # All are cut by `splitting.cut` or by stretches.
-    return [finished(replace(part, folds=True)) for part in parts]
+    # All are cut by `splitting.cut` or by stretches; those of `hub` are counted when they are read.
+    return [finished(replace(part, folds=True, samples=_counted(part))) for part in parts]
 
 
 @hookimpl

@@ -47,6 +47,31 @@ def check_seasons(config: Seasons, facts: Facts) -> Iterable[Problem]:
         yield Problem(found, "steps", f"at least {least}")
 
 
+def count_seasons(config: Seasons, fold: tuple[int, int] | None = None) -> tuple[int, int, int] | None:
+    """Windows whose targets lie in the time of train, val and test; a fold validates on what follows it."""
+    steps, gap = config.steps, config.gap
+    tests, vals = round(steps * config.test), round(steps * config.val)
+    rest = steps - tests  # the time before the test
+    until = rest - (gap if tests else 0)
+    begin, end = (rest - vals, until) if vals else (until, until)
+    if fold is not None:
+        number, count = fold
+        if not 2 <= count < rest:
+            return None
+        begin, stop = (rest * (number + n) // (count + 1) for n in (1, 2))
+        end = stop - (gap if tests else 0)
+    learned = begin - gap if vals or fold is not None else until
+
+    def windows(first: int, last: int) -> int:
+        """Of all series, with their targets from a step on and before another."""
+        starts = last - config.horizon + 1 - max(first, config.window)
+        return config.series * max(-(-starts // config.stride), 0)
+
+    train, val = windows(0, learned), windows(begin, end)
+    train = train if config.limit is None else min(train, config.limit)
+    return train, val, windows(rest, steps) if tests else 0
+
+
 def seasons_part() -> Dataset[Seasons]:
     """The record."""
 
@@ -66,6 +91,7 @@ def seasons_part() -> Dataset[Seasons]:
         build,
         check=check_seasons,
         spec=seasons_spec,
+        samples=count_seasons,
         trial=lambda folder: {"steps": 80, "window": 8, "horizon": 2, "series": 2},
         restore=restore,
     )

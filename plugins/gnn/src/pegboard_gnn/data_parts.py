@@ -85,6 +85,52 @@ def _clouds(config: configs.Clouds) -> DataSpec:
     return DataSpec((Points(config.points, 6 if config.normals else 3),), target)
 
 
+Sizes = tuple[int, int, int]  # of train, val and test
+Fold = tuple[int, int] | None
+
+
+def _parted(count: int, val: float, test: float, fold: Fold) -> Sizes:
+    """Sizes of so many samples that are cut as `splitting.parts` does."""
+    tested = round(test * count)
+    rest = count - tested
+    validated = max(round(val * count), 1)
+    if fold is not None:
+        validated = rest * (fold[0] + 1) // fold[1] - rest * fold[0] // fold[1]
+    return max(rest - validated, 0), validated, tested
+
+
+def count_graphs(config: configs.Cycles | configs.Grids | configs.Meshes, fold: Fold) -> Sizes:
+    """Of graphs a fifth validates and a fifth tests."""
+    if isinstance(config, configs.Cycles):
+        kinds = 2 if config.family == "cycles" else len(config.skips)
+        return _parted(config.copies * kinds, 0.2, 0.2, fold)
+    return _parted(config.graphs, 0.2, 0.2, fold)
+
+
+def count_sets(config: configs.Sets | configs.Clouds, fold: Fold) -> Sizes:
+    """A quarter as many validate and test as train."""
+    train = config.sets if isinstance(config, configs.Sets) else config.clouds
+    return train, max(train // 4, 1), max(train // 4, 1)
+
+
+GROUPS = (13, 12, 4, 5)  # members of the four groups of the karate club
+
+
+def count_karate(config: configs.Karate, fold: Fold) -> Sizes:
+    """Half of the members that do not train validate."""
+    train = sum(min(config.labelled, group) for group in GROUPS)
+    rest = 34 - train
+    return train, rest - rest // 2, rest // 2
+
+
+def count_blocks(config: configs.Blocks, fold: Fold) -> Sizes:
+    """Of the nodes that do not train a share validates."""
+    train = min(config.labelled, config.nodes)
+    rest = config.nodes - train
+    val = min(max(round(config.val * rest), 1), rest)
+    return train, val, rest - val
+
+
 def check_blocks(config: configs.Blocks, facts: Facts) -> Iterator[Problem]:
     if config.labelled + 2 > config.nodes:
         yield Problem(f"{config.labelled} of {config.nodes} nodes", "labelled", "two nodes less at least")
@@ -162,28 +208,37 @@ def _unplotted() -> list[Dataset[Any]]:
             "tudataset", configs.TuDataset, _made_by("molecules", "tudataset"), folds=True,
             trial=_small_molecules,
         ),
-        Dataset("karate", configs.Karate, _made_by("citations", "karate"), spec=_karate),
         Dataset(
-            "block_model", configs.Blocks, _made_by("made_graphs", "blocks"), check=check_blocks, spec=_blocks
+            "karate", configs.Karate, _made_by("citations", "karate"), spec=_karate, samples=count_karate
+        ),
+        Dataset(
+            "block_model", configs.Blocks, _made_by("made_graphs", "blocks"), check=check_blocks,
+            spec=_blocks,
+            samples=count_blocks,
         ),
         Dataset(
             "cycles", configs.Cycles, _made_by("made_graphs", "cycles"), check=check_cycles, spec=_cycles,
-            folds=True, trial=lambda folder: {"nodes": 11, "skips": [2, 3], "copies": 10},
+            folds=True, samples=count_graphs,
+            trial=lambda folder: {"nodes": 11, "skips": [2, 3], "copies": 10},
         ),
         Dataset(
             "grids", configs.Grids, _made_by("made_graphs", "grids"), spec=_grids, folds=True,
+            samples=count_graphs,
             trial=lambda folder: {"size": 4, "graphs": 40},
         ),
         Dataset(
             "meshes", configs.Meshes, _made_by("mesh", "meshes"), spec=_meshes, folds=True,
+            samples=count_graphs,
             trial=lambda folder: {"graphs": 30, "resolution": 3},
         ),
         Dataset(
             "sets", configs.Sets, _made_by("clouds", "sets"), spec=_sets,
+            samples=count_sets,
             trial=lambda folder: {"sets": 40},
         ),
         Dataset(
             "clouds", configs.Clouds, _made_by("clouds", "clouds"), spec=_clouds,
+            samples=count_sets,
             trial=lambda folder: {"clouds": 40, "points": 8},
         ),
         Dataset(
