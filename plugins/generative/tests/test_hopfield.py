@@ -41,6 +41,13 @@ def store(x: Tensor, **fields: Any) -> Hopfield:
     return model.eval()
 
 
+@pytest.mark.catalogue("S4-002")
+def test_a_neuron_without_a_field_is_on() -> None:
+    assert signs(torch.tensor([-2.0, -0.0, 0.0, 3.0])).tolist() == [-1, 1, 1, 1]
+    model = Hopfield((3,)).eval()  # no weights, and so no fields
+    assert model.recall(-torch.ones(2, 3)).tolist() == [[1, 1, 1]] * 2
+
+
 @pytest.mark.catalogue("S4-012")
 def test_a_flip_changes_the_energy_by_twice_the_field() -> None:
     weight = symmetric(torch.randn(12, 12, dtype=torch.float64))

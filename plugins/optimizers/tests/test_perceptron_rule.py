@@ -184,11 +184,10 @@ def test_on_xor_it_never_ends_by_itself(tmp_path: Path, epochs: int) -> None:
 @pytest.mark.catalogue("S4-002")
 def test_predictions_are_signs_that_a_positive_factor_does_not_change() -> None:
     from pegboard_objectives import Perceptron, pegboard_objectives
-    from pegboard_objectives.perceptron import binary_sign, sign
+    from pegboard_objectives.perceptron import sign
 
     zero = torch.zeros(3)
-    assert sign(zero).tolist() == [0, 0, 0] and binary_sign(zero).tolist() == [1, 1, 1]
-    assert binary_sign(torch.tensor([-2.0, 2])).tolist() == [-1, 1]
+    assert sign(zero).tolist() == [0, 0, 0] and sign(torch.tensor([-2.0, 2])).tolist() == [-1, 1]
     part = next(p for p in pegboard_objectives() if p.name == "perceptron")
     spec = pegboard.DataSpec((pegboard.Vector(4),), pegboard.Classes(2))
     objective = part.build(Perceptron(metrics=("accuracy",)), Context(spec=spec, outputs=1))

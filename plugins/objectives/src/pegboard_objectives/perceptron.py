@@ -18,11 +18,6 @@ def sign(x: Tensor) -> Tensor:
     return torch.sign(x)
 
 
-def binary_sign(x: Tensor) -> Tensor:
-    """-1 or +1, with +1 at 0: the state of a unit that has to have one, as in a Hopfield network."""
-    return torch.where(x >= 0, 1.0, -1.0).to(x)
-
-
 def decided(logits: Tensor, index: Tensor) -> Tensor:
     """Whether the right class is ahead of every other: `logits` (places, classes), `index` (places,)."""
     right = index.clamp(min=0).unsqueeze(-1)
