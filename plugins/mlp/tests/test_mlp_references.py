@@ -12,7 +12,9 @@ import pytest
 import torch
 from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference, Vector
 from pegboard.cli import main
+from pegboard.config.check import check
 from pegboard.config.report import ConfigError
+from pegboard.planning import assemble, make_plan
 from pegboard_mlp import reference_configs as configs
 from pegboard_mlp.bases import Polynomial
 from pegboard_mlp.logistic import LogisticReference
@@ -116,6 +118,16 @@ def test_the_gradient_of_the_sum_of_squares_is_the_printed_one() -> None:
     (a * x + b - y).square().sum().backward()
     printed = torch.stack([(2 * a * x**2 - 2 * x * y + 2 * b * x).sum(), (2 * b - 2 * y + 2 * a * x).sum()])
     torch.testing.assert_close(theta.grad, printed.detach(), rtol=0, atol=1e-10)
+    # The model and the objective of a run give the same, as a mean over the samples.
+    config = points.given(x[:, None], values=y[:, None], model="linear", objective="mse")
+    assembly = assemble(make_plan(check(config), read=True), "cpu")
+    model: Any = assembly.model.double()
+    with torch.no_grad():
+        model.head.weight.fill_(a)
+        model.head.bias.fill_(b)
+    assembly.objective.loss(model(x[:, None]), y[:, None]).backward()
+    found = torch.stack([model.head.weight.grad[0, 0], model.head.bias.grad[0]])
+    torch.testing.assert_close(20 * found, printed.detach(), rtol=0, atol=1e-10)
 
 
 @pytest.mark.catalogue("S4-020")

@@ -176,6 +176,10 @@ def test_linear_interpolation_between_two_rates():
     assert all(a >= b for a, b in pairwise(rates))
     closed = [(1 - min(t / rho, 1)) * first + min(t / rho, 1) * last for t in range(80)]
     assert rates == pytest.approx(closed)
+    theirs = reference(
+        lambda o: torch_schedules.LambdaLR(o, lambda t: 1 - min(t / rho, 1) * (1 - last / first)), 80, first
+    )
+    assert rates == pytest.approx(theirs, rel=1e-12)
 
 
 @pytest.mark.catalogue("S3-054")
