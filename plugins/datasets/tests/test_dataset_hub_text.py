@@ -86,6 +86,29 @@ def test_a_trained_tokenizer_keeps_the_text(tokens, lowercase):
         assert squeezed(vocabulary.decode(numbers)) == squeezed(expected)
 
 
+@pytest.mark.catalogue("S4-106")
+def test_wordpiece_cuts_words_into_their_longest_pieces_and_joins_them_again():
+    vocabulary = fit_vocabulary(TEXTS, "wordpiece", 60)
+    known, joined = set(vocabulary.symbols), 0
+    for text in ("the dog watched", "A cat barked at Nobody", "On the mat Nobody sat"):
+        numbers = vocabulary.encode([text])[0]
+        pieces = [vocabulary.symbols[n] for n in numbers]
+        expected = []
+        for word in text.split():
+            mark = ""
+            while word:
+                end = next(e for e in range(len(word), 0, -1) if mark + word[:e] in known)
+                expected.append(mark + word[:end])
+                word, mark = word[end:], "##"
+        assert pieces == expected
+        assert vocabulary.decode(numbers) == text
+        joined += sum(piece.startswith("##") for piece in pieces)
+    assert joined > 5
+    for text in TEXTS[:4]:  # blanks around marks are not kept, the symbols are
+        numbers = vocabulary.encode([text])[0]
+        assert vocabulary.encode([vocabulary.decode(numbers)]) == [numbers]
+
+
 def test_bytes_leave_nothing_unknown():
     vocabulary = fit_vocabulary(TEXTS, "bpe", 300)
     text = "Ünïcode 猫 \U0001f408"

@@ -67,6 +67,9 @@ def test_the_normalised_laplacian_has_a_spectrum_from_zero_to_two() -> None:
     degree = plain.diagonal()
     root = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0)
     assert (found - torch.diag(root) @ plain @ torch.diag(root)).abs().max() < 1e-12
+    neighbours = torch.diag(degree) - plain
+    other = torch.diag((degree > 0).double()) - torch.diag(root) @ neighbours @ torch.diag(root)
+    assert (found - other).abs().max() < 1e-12  # where a node has neighbours, I - D^-1/2 A D^-1/2
     values = torch.linalg.eigvalsh(found)
     assert values.min() > -1e-9 and values.max() < 2 + 1e-9 and found[12].abs().sum() == 0
     assert abs(float(torch.linalg.eigvalsh(matrix(cycle(4), 4, True)).max()) - 2) < 1e-9  # two-sided

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -30,6 +31,7 @@ def test_a_mingru_is_its_equation_step_by_step(length: int) -> None:
 def test_a_mingru_has_two_matrices_and_stays_among_its_contents() -> None:
     cell, x = MinGru(INPUTS, HIDDEN, bias=False), 3 * torch.randn(2, 200, INPUTS)
     assert sum(p.numel() for p in cell.parameters()) == 2 * HIDDEN * INPUTS
+    assert sum(p.numel() for p in MinGru(INPUTS, HIDDEN).parameters()) == 2 * HIDDEN * (INPUTS + 1)
     content = cell.input(x)[..., HIDDEN:]
     out = cell(x)[0]
     assert (out <= content.amax(1, keepdim=True).clamp_min(0) + 1e-6).all()
@@ -156,6 +158,20 @@ def test_the_scale_of_the_input_keeps_noise_as_large_as_it_is(r: float) -> None:
     assert states.abs().square().mean().item() == pytest.approx(1.0, rel=0.25 if r == 0.999 else 0.1)
 
 
+@pytest.mark.catalogue("S4-090")
+@pytest.mark.parametrize("r", [0.9, 0.99, 0.999])
+def test_an_lru_forgets_an_impulse_as_a_power_of_its_radius(r: float) -> None:
+    cell = Lru(1, 1, state=8, radius=(r, r)).double()
+    cell.nu.data = torch.log(-torch.log(torch.full((8,), r, dtype=torch.float64)))
+    impulse = torch.zeros(1, 1001, 1, dtype=torch.float64)
+    impulse[:, 0] = 1
+    with torch.no_grad():
+        first = cell(impulse[:, :1])[1][0].abs()
+        for later in (1, 2, 10, 100, 1000):
+            state = cell(impulse[:, : later + 1])[1][0].abs()
+            torch.testing.assert_close(state / first, torch.full_like(first, r**later), atol=1e-6, rtol=0)
+
+
 def cell_rows(cell: Lru, x: Tensor) -> Tensor:
     """The states of the last nine tenths of a series: by then the variance does not change any more."""
     from pegboard_rnn.scan import scan
@@ -193,6 +209,17 @@ def test_a_matrix_without_enough_eigenvectors_is_warned_of() -> None:
     jordan = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
     with pytest.warns(UserWarning, match=r"condition is \d\.\de\+1[56]"):
         diagonalise(jordan, torch.eye(2, dtype=torch.float64))
+
+
+@pytest.mark.catalogue("S4-087")
+def test_the_warning_begins_where_the_condition_is_above_a_hundred_million() -> None:
+    for condition in (0.9e8, 1.1e8):  # of [[1, 1], [0, 1 + d]] it is about 2 / d
+        near = torch.tensor([[1.0, 1.0], [0.0, 1 + 2 / condition]], dtype=torch.float64)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            values, basis, _ = diagonalise(near, torch.eye(2, dtype=torch.float64))
+        assert torch.linalg.cond(basis).item() == pytest.approx(condition, rel=0.02)
+        assert bool(told) == (condition > 1e8) and values.isfinite().all()
 
 
 @pytest.mark.catalogue("S4-087", "S4-088")

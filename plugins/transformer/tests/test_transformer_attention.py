@@ -140,7 +140,7 @@ def test_one_joint_map_is_that_of_every_head_for_itself() -> None:
             for part in ("query", "key", "value")
         )
         heads.append(torch.softmax(q @ k.transpose(1, 2) / 2, -1) @ v)
-    torch.testing.assert_close(attention(x), attention.out(torch.cat(heads, -1)), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(attention(x), attention.out(torch.cat(heads, -1)), atol=1e-6, rtol=0)
     back = fused(state)
     assert back.keys() == attention.state_dict().keys()
     assert all(torch.equal(back[name], tensor) for name, tensor in attention.state_dict().items())
