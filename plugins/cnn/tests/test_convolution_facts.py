@@ -206,14 +206,21 @@ def test_the_matrix_of_a_convolution_and_its_transpose():
 
 @pytest.mark.catalogue("S3-097")
 def test_a_circulant_matrix_correlates_and_its_transpose_convolves():
+    """The matrix of a layer that goes around, whose kernel is as long as its sequence."""
     f, g = torch.randn(2, 8, dtype=F64)
-    rows = circulant(g).T  # first row g, each next one moved to the right
-    assert torch.equal(rows[0], g) and rows[1, 0] == g[-1]
+    # Its kernel begins three places before a place, so the answer of a place stands three places later.
+    columns = [layer(g, unit, padding="circular").roll(-3) for unit in torch.eye(8, dtype=F64)]
+    matrix = torch.stack(columns, 1)
+    assert torch.equal(matrix, circulant(g).T)  # first row g, each next one moved to the right
+    assert torch.equal(matrix[0], g) and matrix[1, 0] == g[-1]
     around = torch.fft.ifft(torch.fft.fft(f) * torch.fft.fft(g)).real
-    torch.testing.assert_close(rows.T @ f, around, atol=1e-10, rtol=0)
+    torch.testing.assert_close(matrix.T @ f, around, atol=1e-10, rtol=0)
     correlated = F.conv1d(torch.cat((f, f[:-1]))[None, None], g[None, None])[0, 0]
-    torch.testing.assert_close(rows @ f, correlated, atol=1e-10, rtol=0)
-    assert (rows @ f - around).abs().max() > 0.1
+    torch.testing.assert_close(layer(g, f, padding="circular").roll(-3), correlated, atol=1e-10, rtol=0)
+    torch.testing.assert_close(matrix @ f, correlated, atol=1e-10, rtol=0)
+    assert (matrix @ f - around).abs().max() > 0.1
+    turned = layer(g.flip(0), f, padding="circular").roll(4)  # the layer with its kernel turned convolves
+    torch.testing.assert_close(turned, around, atol=1e-10, rtol=0)
 
 
 @pytest.mark.catalogue("T136", "S3-095")

@@ -11,6 +11,7 @@ from graphs_at_hand import FEATURES, cycle, model, path, random_graph, relabelle
 from pegboard import PegboardError
 from pegboard.config.check import check
 from pegboard.planning import assemble, make_plan
+from pegboard_mlp.modules import Mlp
 from torch import Tensor
 
 PASSING: dict[str, dict[str, Any]] = {
@@ -227,9 +228,10 @@ def test_the_order_of_neighbours_matters_to_what_reads_them_in_order_alone() -> 
         assert (one - two).abs().max() < 1e-5
     around = edges[0, edges[1] == 0]
     assert len(around) >= 2
-    reads_in_order = torch.nn.Linear(len(around) * FEATURES, 3)
+    reads_in_order = Mlp(len(around) * FEATURES, [16], 3)
     turned = around.roll(1)
-    assert (reads_in_order(x[around].flatten()) - reads_in_order(x[turned].flatten())).abs().max() > 1e-3
+    one, two = (reads_in_order(x[given].flatten()[None]) for given in (around, turned))
+    assert (one - two).abs().max() > 1e-3
 
 
 def test_features_of_edges_reach_the_networks_that_read_them() -> None:

@@ -30,7 +30,8 @@ def matrix(edges: Tensor, nodes: int, normalised: bool = False, weight: Tensor |
 
 
 def operator(of: Spectrum, factors: Tensor) -> Tensor:
-    return of.vectors @ torch.diag(factors) @ of.vectors.T
+    """The matrix of a filter: what it makes of a signal at each node."""
+    return filtered(torch.eye(len(of.vectors), dtype=torch.float64), factors, of)
 
 
 @pytest.mark.catalogue("S3-171", "S4-134")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from graphs_at_hand import model
 from pegboard import Context
 from pegboard_cnn.modules import Cnn
 from pegboard_gnn.data_configs import Meshes
@@ -27,7 +29,7 @@ from pegboard_gnn.mesh import (
     torus,
 )
 from pegboard_gnn.spectral import spectrum
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @pytest.mark.catalogue("S3-163")
@@ -60,12 +62,24 @@ def test_bending_a_sheet_keeps_what_is_measured_on_it_and_changes_what_is_seen_f
     def intrinsic(at: Tensor) -> Tensor:
         return spectrum(edges, 1 / lengths(at, edges), 30, False, None).values
 
-    def extrinsic(at: Tensor) -> Tensor:
-        return torch.cdist(at, at)
-
     assert (intrinsic(rolled) - intrinsic(corners)).abs().max() < 1e-6
-    apart = (extrinsic(rolled) - extrinsic(corners)).norm() / extrinsic(corners).norm()
-    assert apart > 0.1
+
+    # Networks with the same weights for both: of how long edges are, and of where in space they lead.
+    signal, asked = torch.randn(30, 5), torch.arange(30)
+    along = model("spectral", fixed=True, nodes=30, edges=1, laplacian="plain")
+    outside = model("monet", edges=3)
+
+    def change(net: nn.Module, known: Callable[[Tensor], Tensor], other: Tensor) -> float:
+        with torch.no_grad():
+            before, after = (net(signal, edges, known(at).float(), asked) for at in (corners, other))
+        return float((after - before).norm() / before.norm())
+
+    def inverse(at: Tensor) -> Tensor:
+        return 1 / lengths(at, edges).unsqueeze(1)
+
+    assert change(along, inverse, rolled) < 1e-6
+    assert change(along, inverse, corners * torch.tensor([1.0, 2.0, 1.0])) > 0.01  # which is no bending
+    assert change(outside, lambda at: at[edges[0]] - at[edges[1]], rolled) > 0.1
 
 
 @pytest.mark.catalogue("S3-168")

@@ -68,6 +68,13 @@ def test_any_function_of_the_place_can_weigh_neighbours() -> None:
     one[12] = 1
     seen = falling.patches(one, structure)[:, 0, 0]
     assert seen[12] == 1 and seen[11] == pytest.approx(1 / 2) and seen[6] == pytest.approx(1 / (1 + 2**0.5))
+    near = Gaussians(1, 2)
+    with torch.no_grad():
+        near.mu.zero_()
+    for weights in (near, Ball(1.1)):
+        away = torch.linspace(0, 3, 20).unsqueeze(1) * torch.tensor([[0.6, -0.8]])
+        weight = weights(away)[:, 0]
+        assert weight[0] == 1 and (weight.diff() <= 0).all() and weight[-1] < 1e-3
 
 
 @pytest.mark.catalogue("S3-182")
