@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from typing import Any
 
 import pegboard
@@ -16,7 +15,10 @@ from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import Linked, link
 from pegboard.planning import Assembly, assemble, make_plan
+from pegboard_mlp.modules import Mlp
+from points import given
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.autograd.functional import jacobian
 from torch.func import jvp
 
@@ -28,8 +30,24 @@ def leaf(*values: float) -> Tensor:
 
 
 def gradient(function: Callable[..., Tensor], *at: float) -> list[float]:
-    point = [torch.tensor(value, dtype=F64, requires_grad=True) for value in at]
-    return [float(g) for g in torch.autograd.grad(function(*point), point)]
+    """What a training step finds for a player whose loss is this function of its weights."""
+    count = len(at)
+    config = given(torch.eye(count), values=torch.zeros(count, 1), objective="mse",
+                   model={"name": "linear", "bias": False}, optimizer="sgd")  # fmt: skip
+    assembly = assemble(make_plan(check(config), read=True), "cpu")
+    model: Any = assembly.model.double()
+    with torch.no_grad():
+        model.head.weight.copy_(torch.tensor([at], dtype=F64))
+
+    def loss(model: nn.Module, batch: pegboard.Batch) -> tuple[Tensor, Tensor]:
+        output = model(*batch.inputs)  # of unit vectors: the weights
+        return function(*output[:, 0]), output
+
+    assembly.kits[0].player.loss = loss
+    linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+    value, (slopes,) = linked.gradients([pegboard.Batch((torch.eye(count, dtype=F64),))])
+    assert slopes is not None and torch.equal(value, function(*torch.tensor(at, dtype=F64)))
+    return slopes[0].tolist()  # type: ignore[no-any-return]
 
 
 # Worked derivatives.
@@ -59,8 +77,10 @@ def test_chain_rule_in_the_plane_multiplies_jacobians() -> None:
 @pytest.mark.catalogue("T144", "S3-081")
 @pytest.mark.parametrize("sizes", [(3, 5, 4, 2), (2, 7, 1), (4, 3, 3, 6, 5)])
 def test_jacobians_of_a_composition_may_be_multiplied_from_either_end(sizes: tuple[int, ...]) -> None:
-    layers = [nn.Sequential(nn.Linear(a, b, dtype=F64), nn.Tanh()) for a, b in pairwise(sizes)]
-    points = [torch.randn(sizes[0], dtype=F64)]
+    first, *hidden, last = sizes
+    model = Mlp(first, hidden, last, "tanh").double()
+    layers = [*model.body, model.head]  # pegs, which do nothing, are layers too
+    points = [torch.randn(first, dtype=F64)]
     for layer in layers:
         points.append(layer(points[-1]).detach())
     factors = [jacobian(layer, point) for layer, point in zip(layers, points[:-1], strict=True)]
@@ -69,7 +89,7 @@ def test_jacobians_of_a_composition_may_be_multiplied_from_either_end(sizes: tup
         forward = factor @ forward
     for factor in reversed(factors[:-1]):
         reverse = reverse @ factor
-    whole = jacobian(nn.Sequential(*layers), points[0])
+    whole = jacobian(model, points[0])
     assert torch.allclose(forward, whole, atol=1e-10, rtol=0)
     assert torch.allclose(reverse, whole, atol=1e-10, rtol=0)
 
@@ -100,6 +120,8 @@ def test_a_directional_derivative_is_one_forward_pass() -> None:
     _, found = jvp(lambda p: p[0] ** 3 + p[1] ** 2, (at,), (direction,))
     assert float(found) == pytest.approx(math.sqrt(0.5) * (3 + 4), abs=1e-12)
     assert float(found) == pytest.approx(4.9497475, abs=1e-6)
+    slopes = gradient(lambda x, y: x**3 + y**2, 1.0, 2.0)  # what a training step would multiply with
+    assert sum(slopes) * math.sqrt(0.5) == pytest.approx(float(found), abs=1e-12)
 
 
 @pytest.mark.catalogue("T094")
@@ -198,6 +220,7 @@ def test_shared_expressions_of_a_graph_are_evaluated_once() -> None:
         assert gradient(second, at) == [pytest.approx(slope, abs=1e-6)]
     counts = kinds(second(leaf(1.0)))
     assert counts["Log"] == counts["Sqrt"] == 1  # though each is used two or three times
+    assert gradient(first, math.e) == [pytest.approx(1.5 / math.e, abs=1e-12)]
     lengths = leaf(3.0, 4.0, 5.0, 12.0).reshape(2, 2).square().sum(1).sqrt()
     assert lengths.tolist() == [5, 13] and kinds(lengths)["Sqrt"] == 1
 
@@ -258,11 +281,48 @@ def test_reverse_mode_gathers_adjoints_from_the_output_down() -> None:
         )
         ahead = jvp(lambda x: x.log() + x.log().sqrt(), (x.detach(),), (torch.ones(1, dtype=F64),))[1]
         assert float(adjoints[-1]) == pytest.approx(float(ahead), abs=1e-12)
+        assert gradient(lambda x: x.log() + x.log().sqrt(), at) == pytest.approx([float(ahead)], abs=1e-12)
         f.sum().backward()
         with pytest.raises(RuntimeError, match="second time"):  # what the forward pass kept is gone
             f.sum().backward()
     with pytest.raises(RuntimeError, match="does not require grad"):  # nothing was kept
         x.detach().log().sum().backward()
+
+
+@pytest.mark.catalogue("S3-078")
+@pytest.mark.parametrize("hidden", [[], [2]])
+def test_the_gradient_of_the_engine_takes_forward_mode_a_pass_for_each_parameter(hidden: list[int]) -> None:
+    """Dual numbers go through the model and the objective of a run."""
+    assembly, linked, called = engine(hidden=hidden, activation="tanh")
+    batch = pegboard.Batch((torch.randn(6, 4, dtype=F64),), torch.arange(6) % 3)
+    _, grads = linked.gradients([batch])
+    exact = torch.cat([g.flatten() for g in grads if g is not None])
+    player, passes, slopes = assembly.kits[0].player, list[int](), []
+    hook = assembly.model.register_forward_hook(lambda *given: passes.append(1))
+    named = {name: p.detach() for name, p in player.parameters}
+    for name, value in named.items():
+        for place in range(value.numel()):
+            direction = torch.zeros_like(value)
+            direction.view(-1)[place] = 1
+            with forward_ad.dual_level():
+                dual = named | {name: forward_ad.make_dual(value, direction)}
+                loss = player.loss(Duals(assembly.model, dual), batch)[0]
+                slopes.append(forward_ad.unpack_dual(loss).tangent)
+    hook.remove()
+    assert len(passes) == len(exact) == sum(p.numel() for p in assembly.model.parameters())
+    assert called.count("backward") == 1
+    assert torch.allclose(torch.stack(slopes), exact, atol=1e-12, rtol=0)
+
+
+class Duals(nn.Module):
+    """A model whose parameters are dual numbers."""
+
+    def __init__(self, model: nn.Module, parameters: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.model, self.given = model, parameters
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.func.functional_call(self.model, self.given, (x,))  # type: ignore[no-any-return]
 
 
 # The engine.

@@ -416,8 +416,14 @@ def test_a_gradient_costs_at_most_five_times_its_loss_however_many_parameters(de
 @pytest.mark.catalogue("S3-082", "S3-083")
 def test_multiplications_of_forward_and_reverse_mode() -> None:
     def counts(sizes: list[int]) -> tuple[int, int]:
-        """Of the product of Jacobians from the right, as forward mode takes them, and from the left."""
-        factors = [torch.zeros(b, a, device="meta") for a, b in pairwise(sizes)]
+        """Of the product of Jacobians from the right, as forward mode takes them, and from the left.
+
+        The Jacobians of the layers of a linear mlp are its weights.
+        """
+        with torch.device("meta"):
+            model = Mlp(sizes[0], sizes[1:-1], sizes[-1], "identity", bias=False)
+        factors = [p.detach() for p in model.parameters()]
+        assert [p.shape for p in factors] == [(b, a) for a, b in pairwise(sizes)]
 
         def forward() -> None:
             whole = factors[0]
@@ -429,7 +435,11 @@ def test_multiplications_of_forward_and_reverse_mode() -> None:
             for factor in reversed(factors[:-1]):
                 whole = whole @ factor
 
-        return multiplications(forward), multiplications(reverse)
+        told = [operations(mode) for mode in (forward, reverse)]
+        assert not any(unknown for _, unknown in told)
+        found = [counts["mul"] for counts, _ in told]
+        assert found == [multiplications(forward), multiplications(reverse)]  # as torch counts them
+        return found[0], found[1]
 
     def formulas(sizes: list[int]) -> tuple[int, int]:
         n, *d, m = sizes
@@ -440,6 +450,35 @@ def test_multiplications_of_forward_and_reverse_mode() -> None:
     for length in (1, 2, 3, 5, 8):
         sizes = [draw.randint(1, 40) for _ in range(length + 2)]
         assert counts(sizes) == formulas(sizes)
-    assert counts([1000, 64, 64, 64, 1]) == (8_256_000, 72_192)
-    assert counts([1, 64, 64, 64, 1000]) == (72_192, 8_256_000)
-    assert pytest.approx(114.4, abs=0.05) == 8_256_000 / 72_192
+    many, back = counts([1000, 64, 64, 64, 1])
+    assert (many, back) == (8_256_000, 72_192) and many / back == pytest.approx(114.4, abs=0.05)
+    assert counts([1, 64, 64, 64, 1000]) == (back, many)
+
+
+@pytest.mark.catalogue("S3-082", "S3-083")
+@pytest.mark.parametrize("sizes", [[7, 5, 3, 2], [2, 3, 5, 7], [4, 6, 6, 6, 3]])
+def test_passes_of_either_mode_through_a_network_cost_what_the_formula_says(sizes: list[int]) -> None:
+    """A tangent for each input, or an adjoint for each output, through a linear mlp."""
+    model = Mlp(sizes[0], sizes[1:-1], sizes[-1], "identity", bias=False).double()
+    whole = torch.autograd.functional.jacobian(model, torch.randn(1, sizes[0], dtype=F64))[0, :, 0]
+    inner = sum(a * b for a, b in pairwise(sizes[1:-1]))
+    n, m, first, last = sizes[0], sizes[-1], sizes[0] * sizes[1], sizes[-2] * sizes[-1]
+    found: dict[str, Tensor] = {}
+    tangents, adjoints = torch.eye(n, dtype=F64), torch.eye(m, dtype=F64)
+    x = torch.zeros(m, n, dtype=F64, requires_grad=True)
+    output = model(x)
+
+    def forward() -> None:
+        found["forward"] = model(tangents).T.detach()
+
+    def reverse() -> None:
+        (found["reverse"],) = torch.autograd.grad(output, x, adjoints)
+
+    # The first product of either mode is with unit vectors, which the formulas leave out.
+    for run, units, formula in (
+        (forward, n * first, n * (inner + last)),
+        (reverse, m * last, m * (inner + first)),
+    ):
+        told, unknown = operations(run)
+        assert not unknown and told["mul"] - units == formula
+        torch.testing.assert_close(found[run.__name__], whole)
