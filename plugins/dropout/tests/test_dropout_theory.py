@@ -26,7 +26,7 @@ def all_masks(keep: Tensor) -> tuple[Tensor, Tensor]:
     return masks, torch.where(masks == 1, keep, 1 - keep).prod(1)
 
 
-@pytest.mark.catalogue("S3-132", "S4-152")
+@pytest.mark.catalogue("S3-132")
 @pytest.mark.parametrize("units", [6, 10])
 def test_n_units_have_two_to_the_n_masks_whose_probabilities_sum_to_one(units: int) -> None:
     keep = torch.linspace(0.15, 0.95, units, dtype=torch.float64)
@@ -54,6 +54,39 @@ def test_the_mean_of_training_passes_is_the_exact_ensemble(mlp: Make, hang: Hang
     assert abs(passes.mean() - exact) < 4 * passes.std() / 10_000**0.5
     # Of one pass each member of the ensemble is a possible outcome, and nothing else is.
     assert torch.cdist(passes.unique()[:, None], members[:, None]).amin(1).max() < 1e-12
+    assert 0 < abs(scaled - exact) < 0.05
+
+
+@pytest.mark.catalogue("S4-152")
+def test_a_run_trains_an_ensemble_whose_members_come_as_often_as_their_masks(tmp_path: Path) -> None:
+    """A run with the usual shares: three inputs kept with 0.8, three hidden units with 0.5."""
+    torch.manual_seed(0)
+    x = torch.randn(20, 3)
+    config = points.given(
+        x, values=x[:, :1].sin(), model={"name": "mlp", "hidden": [3], "activation": "tanh"},
+        optimizer={"name": "adam", "lr": 0.05}, regularizers={"dropout": {"sites": ["input", "hidden"]}},
+        trainer={"epochs": 50, "eval_every": 50, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    net: Any = points.run(config, tmp_path).model
+    masks, probability = all_masks(torch.tensor([0.8] * 3 + [0.5] * 3, dtype=torch.float64))
+    assert len(masks) == 64 and abs(probability.sum().item() - 1) < 1e-12
+    first, last = (layer.double() for layer in (net.body[1], net.head))
+    sample, passes = x[:1].double(), 10_000
+    with torch.no_grad():
+        hidden = torch.tanh(first(sample * masks[:, :3] / 0.8))
+        members = torch.sigmoid(last(hidden * masks[:, 3:] / 0.5))[:, 0]
+        found = torch.sigmoid(net.train()(sample.expand(passes, 3)))[:, 0]
+        scaled = torch.sigmoid(net.eval()(sample)).item()
+    exact = probability @ members
+    assert abs(found.mean() - exact) < 4 * found.std() / passes**0.5
+    # Masks that leave no hidden unit, or the same inputs to it, are one outcome.
+    outcomes, which = members.unique(return_inverse=True)
+    expected = torch.zeros_like(outcomes).index_add(0, which, probability)
+    nearest = (found[:, None] - outcomes).abs().min(1)
+    assert nearest.values.max() < 1e-12
+    share = torch.bincount(nearest.indices, minlength=len(outcomes)) / passes
+    error = (expected * (1 - expected) / passes).sqrt()
+    assert len(outcomes) > 50 and ((share - expected).abs() < 4.5 * error).all()
     assert 0 < abs(scaled - exact) < 0.05
 
 

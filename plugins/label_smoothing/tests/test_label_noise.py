@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
+import pegboard
+import points
 import pytest
 import torch
 import torch.nn.functional as F
 from pegboard import Context, DataSpec, Trick, Values, Vector
+from pegboard_datasets.made_splits import linear_teacher
+from pegboard_datasets.options import LinearTeacher
 from pegboard_label_smoothing import LabelNoise, build_noise, pegboard_regularizers
 from pegboard_label_smoothing.functional import add_noise
 from pegboard_label_smoothing.trick import LabelNoiseTrick
@@ -59,6 +66,48 @@ def test_evaluation_sees_the_targets_as_they_are():
     assert record.stages == {"edit_target": "smooth"} and record.targets == (Values,)
     overridden = {n for n in vars(LabelNoiseTrick) if n in vars(Trick) and not n.startswith("_")}
     assert overridden == {"edit_target", "formula"}
+
+
+def trained(root: Path, std: float | None, steps: int, lr: float, **data: float) -> pegboard.Run:
+    """A linear model of a linear teacher, with label noise or without."""
+    tricks = {} if std is None else {"regularizers": {"label_noise": {"std": std}}}
+    given = {
+        "data": {"name": "linear_teacher", "seed": 0, **data},
+        "model": {"name": "linear", "init": "zeros"},
+        "optimizer": {"name": "sgd", "lr": lr, "schedule": "linear"},
+        "trainer": {"steps": steps, "eval_every": steps, "device": "cpu", "diagnose": False},
+    }
+    return points.run(given | tricks, root)
+
+
+@pytest.mark.catalogue("S4-162")
+@pytest.mark.parametrize("std", [0.3, 2.0])
+def test_the_loss_of_a_run_rises_by_the_variance_and_its_evaluations_stay(std, tmp_path):
+    sizes = {"samples": 20_000, "val": 0.1, "test": 0.0, "batch_size": 500}
+    plain, noisy = (trained(tmp_path, s, 36, 1e-30, **sizes) for s in (None, std))  # nothing is learned
+    before, after = plain.history[0]["train/loss"], noisy.history[0]["train/loss"]
+    # Of n mean squares, of (e + d)^2 - d^2 with noise e: twice the rise of the half squares.
+    error = math.sqrt((2 * std**4 + 4 * std**2 * before) / 18_000)
+    assert abs(after - before - std**2) < 4 * error < std**2
+    assert noisy.figures["val/loss"] == plain.figures["val/loss"]  # off in evaluation
+
+
+@pytest.mark.catalogue("S4-162")
+def test_runs_with_noise_end_on_average_at_the_least_squares_solution(tmp_path):
+    sizes = {"samples": 30, "features": 3, "outputs": 200, "val": 0.0, "test": 0.0, "noise": 0.0}
+    clean, noisy = (
+        trained(tmp_path, std, 200, 0.3 * 200, batch_size="all", **sizes).model.state_dict()
+        for std in (None, 0.5)
+    )  # the mean over outputs divides the rate
+    for name in ("head.weight", "head.bias"):
+        off = (noisy[name] - clean[name]).view(200, -1)  # an independent draw for each output
+        assert (off.mean(0).abs() < 4 * off.std(0) / 200**0.5).all() and off.std(0).min() > 1e-3
+    known = LinearTeacher(seed=0, **sizes)
+    data = linear_teacher(known, Context()).train
+    x = torch.cat((data.inputs[0], torch.ones(30, 1)), 1)
+    solution = torch.linalg.lstsq(x, data.target).solution
+    assert (clean["head.weight"] - solution[:3].T).abs().max() < 1e-3
+    assert (clean["head.bias"] - solution[3]).abs().max() < 1e-3
 
 
 def test_strength_zero_hands_back_the_same_tensor_and_draws_nothing():
