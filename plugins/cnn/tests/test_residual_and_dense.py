@@ -252,12 +252,17 @@ def test_blocks_may_start_as_the_identity(norm):
     assert not torch.allclose(other.layer1(x), x, atol=1e-2)
 
 
+@pytest.mark.catalogue("S3-123")
 @pytest.mark.parametrize("kind", [ResNet, DenseNet])
-def test_without_normalisation_convolutions_have_biases(kind):
-    model = kind(3, 10, depth=10 if kind is DenseNet else 8, norm="none")
-    assert not any(isinstance(m, nn.BatchNorm2d) for m in model.modules())
-    assert all(m.bias is not None for m in model.modules() if isinstance(m, nn.Conv2d))
-    assert model(torch.randn(2, 3, 8, 8)).shape == (2, 10)
+def test_convolutions_have_biases_without_normalisation_alone(kind):
+    fields = {"depth": 10 if kind is DenseNet else 8}
+    for norm in ("batch", "none"):
+        model = kind(3, 10, norm=norm, **fields)
+        norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+        assert bool(norms) is (norm == "batch") and all(m.bias is not None for m in norms)
+        biased = {m.bias is not None for m in model.modules() if isinstance(m, nn.Conv2d)}
+        assert biased == {norm == "none"}
+        assert model(torch.randn(2, 3, 8, 8)).shape == (2, 10)
 
 
 def test_a_stem_for_small_pictures_leaves_their_size():

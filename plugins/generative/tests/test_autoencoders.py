@@ -11,12 +11,15 @@ import pegboard
 import points
 import pytest
 import torch
-from pegboard import Batch, PegboardError
+from pegboard import Batch, Context, PegboardError
 from pegboard_generative import configs
 from pegboard_generative.autoencoder import Autoencoder, Pca, jacobian_square
 from pegboard_generative.objectives import ReconstructionLoss
 from pegboard_generative.probes import ComponentsReference, span_cosine
 from pegboard_mlp.kmeans import kmeans
+from pegboard_mlp.modules import LinearModel
+from pegboard_mlp.reference_configs import LeastSquares
+from pegboard_mlp.squares import LeastSquaresReference
 from torch import Tensor
 
 Fit = Callable[..., float]
@@ -24,9 +27,9 @@ Curve = Callable[..., Tensor]
 LOSS = ReconstructionLoss(configs.Reconstruction())
 
 
-def exact(x: Tensor, latent: int) -> Pca:
+def exact(x: Tensor, latent: int, method: Any = "eigenvectors") -> Pca:
     model = Pca((x.shape[1],), latent).double()
-    best = ComponentsReference().solve(model, Batch((x,)))
+    best = ComponentsReference(configs.PrincipalComponents(method)).solve(model, Batch((x,)))
     assert isinstance(best, Pca)
     return best
 
@@ -61,35 +64,52 @@ def test_the_best_components_are_the_top_eigenvectors() -> None:
 
 
 @pytest.mark.catalogue("S3-139")
-def test_deflation_gives_the_components_one_by_one() -> None:
+def test_deflation_gives_the_components_one_by_one(root: Path) -> None:
     x = stretched()
     centred = x - x.mean(0)
-    covariance = centred.T @ centred
-    axes = exact(x, 5).decoder.weight
-    found: list[Tensor] = []
-    for place in range(5):
-        w = torch.randn(5, dtype=torch.float64)
-        for _ in range(400):
-            w = covariance @ w
-            for before in found:
-                w = w - (w @ before) * before
-            w = w / w.norm()
-        found.append(w)
-        assert abs(float(w @ axes[:, place])) > 1 - 1e-6
+    vectors = torch.linalg.eigh(centred.T @ centred).eigenvectors.flip(1)
+    for count in range(1, 6):
+        axes = exact(x, count, "deflation").decoder.weight
+        assert axes.shape == (5, count)
+        assert torch.allclose(axes.T @ axes, torch.eye(count, dtype=torch.float64), atol=1e-10)
+        assert ((axes * vectors[:, :count]).sum(0).abs() > 1 - 1e-6).all()
+    # As the reference of a run it is the same optimum.
+    found = []
+    for method in ("eigenvectors", "deflation"):
+        config = points.given(
+            x.float(),
+            model={"name": "pca", "latent": 2},
+            reference={"name": "principal_components", "method": method},
+        )
+        found.append(points.run(config, root).summary["reference"])
+    assert found[1]["optimum"] == pytest.approx(found[0]["optimum"], rel=1e-6)
+    assert found[1]["angle_cosine"] == pytest.approx(found[0]["angle_cosine"], abs=1e-6)
+
+
+def test_deflation_ends_where_components_are_alike_or_none_is_left() -> None:
+    axes = exact(torch.cat((torch.eye(4), -torch.eye(4))).double(), 3, "deflation").decoder.weight
+    assert torch.allclose(axes.T @ axes, torch.eye(3, dtype=torch.float64), atol=1e-10)
+    flat = torch.randn(50, 1, dtype=torch.float64) * torch.ones(1, 4)
+    axes = exact(flat, 3, "deflation").decoder.weight
+    assert torch.allclose(axes.T @ axes, torch.eye(3, dtype=torch.float64), atol=1e-10)
+    assert torch.allclose(axes[:, 0].abs(), torch.full((4,), 0.5, dtype=torch.float64))
 
 
 @pytest.mark.catalogue("S3-140")
 def test_components_are_no_regression() -> None:
     t = torch.randn(2000, dtype=torch.float64)
+    least_squares = LeastSquaresReference(LeastSquares(), Context())
 
     def slopes(x: Tensor) -> tuple[float, float]:
         axis = exact(x, 1).decoder.weight[:, 0]
-        centred = x - x.mean(0)
-        regression = (centred[:, 0] @ centred[:, 1]) / centred[:, 0].square().sum()
-        return float(axis[1] / axis[0]), float(regression)
+        line = least_squares.solve(LinearModel(1, 1).double(), Batch((x[:, :1],), x[:, 1:]))
+        assert isinstance(line, LinearModel)
+        return (axis[1] / axis[0]).item(), line.head.weight.item()
 
     noisy = torch.stack([t, t], 1) + 0.5 * torch.randn(2000, 2, dtype=torch.float64)
     component, regression = slopes(noisy)
+    # Noise of variance 1/4 in x shrinks the slope 1 of a regression to 1 / (1 + 1/4), of components not.
+    assert component == pytest.approx(1, abs=0.05) and regression == pytest.approx(0.8, abs=0.05)
     assert abs(component) > abs(regression) + 0.1
     swapped, other = slopes(noisy.flip(1))
     assert abs(component * swapped - 1) < 1e-9 and abs(regression * other - 1) > 0.1
@@ -107,7 +127,7 @@ def test_errors_of_reconstruction_find_what_lies_off_the_plane() -> None:
     assert abs(float((back - plane).square().sum() / noise.square().sum()) - 0.3) < 0.03  # k / d
     good, bad = model(plane + 0.1 * noise).error, model(plane + torch.randn_like(plane)).error
     assert float((bad[:, None] > good).double().mean()) > 0.95  # the area under the curve
-    assert model.encode(plane).shape == (400, 3)
+    assert model.encode(plane).shape == (400, 3) and back.shape == plane.shape
 
 
 @pytest.mark.catalogue("S3-141")

@@ -233,7 +233,7 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
 def build_components(config: PrincipalComponents, context: Context) -> Probe:
     from .probes import ComponentsReference
 
-    return ComponentsReference()
+    return ComponentsReference(config)
 
 
 def build_weighted(config: ImportanceWeighted, context: Context) -> Probe:

@@ -152,6 +152,10 @@ class Energy:
 class PrincipalComponents:
     """PCA reference: the best linear autoencoder, from the eigenvectors of the covariance."""
 
+    method: Literal["eigenvectors", "deflation"] = (
+        "eigenvectors"  # all at once, or by power iteration, in turn
+    )
+
 
 @dataclass(frozen=True)
 class ImportanceWeighted:

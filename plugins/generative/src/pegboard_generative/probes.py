@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 PIECE = 500  # samples that are in memory at a time
 LEAST = 4  # samples of which two halves have a covariance
+STEPS = 10_000  # of power iteration for one axis
+NEAR = 1e-12  # length of a step of power iteration that ends it
+NOTHING = 1e-14  # share of all spread that is rounding
 
 
 def held_out(splits: Splits) -> Source:
@@ -45,18 +48,55 @@ def generated(model: Any, count: int, seed: int, device: torch.device) -> Tensor
         return torch.cat([model.sample(size, generator) for size in sizes])
 
 
+def top_eigenvectors(x: Tensor, count: int) -> Tensor:
+    """The axes (features, count) along which centred samples (samples, features) spread most."""
+    vectors: Tensor = torch.linalg.eigh(x.T @ x).eigenvectors
+    return vectors[:, -count:].flip(1)
+
+
+def deflated(x: Tensor, count: int) -> Tensor:
+    """The same one by one, each by power iteration on what the ones before it leave of the samples.
+
+    Without the matrix of covariances. Axes along which the spread is nearly the same may come out mixed.
+    """
+    generator = torch.Generator().manual_seed(0)
+    axes = x.new_zeros(x.shape[1], 0)
+    for _ in range(count):
+        w = torch.randn(x.shape[1], dtype=x.dtype, generator=generator).to(x.device)
+        w = _apart(w, axes)
+        for _ in range(STEPS):
+            moved = x.T @ (x @ w)
+            if moved.norm() <= NOTHING * x.square().sum():
+                break  # the samples do not spread any further
+            before, w = w, _apart(moved, axes)
+            if (w - before).norm() < NEAR:
+                break
+        axes = torch.cat((axes, w.unsqueeze(1)), 1)
+    return axes
+
+
+def _apart(w: Tensor, axes: Tensor) -> Tensor:
+    """What a vector has across all axes, of length 1; twice, as the first time leaves rounding."""
+    for _ in range(2):
+        w = w - axes @ (axes.T @ w)
+        w = w / w.norm()
+    return w
+
+
 class ComponentsReference(Reference):
     """The best linear autoencoder, by the eigenvectors of the covariance of the training samples."""
 
     formula = "mean((x' - x)^2), x' = m + V V^T (x - m)"
+
+    def __init__(self, config: configs.PrincipalComponents) -> None:
+        self.axes = deflated if config.method == "deflation" else top_eigenvectors
 
     def solve(self, model: nn.Module, train: Batch) -> nn.Module:
         best = copy.deepcopy(model)
         assert isinstance(best, Pca)
         x = train.inputs[0].flatten(1).double()
         mean = x.mean(0)
-        _, vectors = torch.linalg.eigh((x - mean).T @ (x - mean))
-        axes = vectors[:, -best.encoder.out_features :].flip(1)
+        axes = self.axes(x - mean, best.encoder.out_features)
         with torch.no_grad():
             best.mean.copy_(mean)
             best.encoder.weight.copy_(axes.T)
