@@ -10,10 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pegboard import Classes, Context, Dataset, DataSpec, Spec, Splits, Values, Vector, hookimpl
+from pegboard import (
+    Classes,
+    Context,
+    Dataset,
+    DataSpec,
+    Regularizer,
+    Spec,
+    Splits,
+    Trick,
+    Values,
+    Vector,
+    hookimpl,
+)
 
 if TYPE_CHECKING:
     from pegboard import Run
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -25,6 +38,7 @@ class Points:
     values: tuple[tuple[float, ...], ...] = ()  # what each sample's values are, where there are no classes
     weights: tuple[float, ...] = ()  # the weight of each sample
     val: bool = False  # whether they are the val split too
+    double: bool = False  # whether inputs and values have 64 bits, as regularizers: {double: {}} asks for
 
 
 def spec(config: Points) -> DataSpec:
@@ -38,15 +52,33 @@ def build(config: Points, context: Context) -> Splits:
     import torch
     from pegboard import Resident
 
-    y = torch.tensor(config.classes or config.values) if config.classes or config.values else None
+    real = torch.float64 if config.double else torch.float32
+    y = torch.tensor(config.classes) if config.classes else None
+    if config.values:
+        y = torch.tensor(config.values, dtype=real)
     weight = torch.tensor(config.weights) if config.weights else None
-    whole = Resident([torch.tensor(config.x)], y, weight)
+    whole = Resident([torch.tensor(config.x, dtype=real)], y, weight)
     return Splits(spec=spec(config), train=whole, val=whole if config.val else None, test=whole)
 
 
 @hookimpl
 def pegboard_datasets() -> list[Dataset[Any]]:
     return [Dataset("points", Points, build, spec=spec)]
+
+
+@dataclass(frozen=True)
+class Double:
+    """Weights of 64 bits."""
+
+
+class DoubleTrick(Trick):
+    def edit_model(self, model: nn.Module) -> None:
+        model.double()
+
+
+@hookimpl
+def pegboard_regularizers() -> list[Regularizer[Any]]:
+    return [Regularizer("double", Double, lambda c, x: DoubleTrick(), stages={"edit_model": "initialize"})]
 
 
 def given(

@@ -31,7 +31,7 @@ def sgd(lr: float) -> Callable[[Any], torch.optim.Optimizer]:
     return lambda groups: torch.optim.SGD(groups, lr)
 
 
-@pytest.mark.catalogue("S3-037", "S4-145")
+@pytest.mark.catalogue("S3-037")
 @pytest.mark.parametrize("mode", MODES)
 def test_without_a_gradient_weights_decay_exponentially(fit: Fit, mode: Any) -> None:
     """With a penalty of lam |w|^2 the strength is 2 lam: w_t = (1 - 2 lr lam)^t w_0."""
@@ -49,7 +49,6 @@ def quadratic(model: nn.Linear, hessian: Tensor, minimum: Tensor) -> Callable[[]
     return loss
 
 
-@pytest.mark.catalogue("S4-145")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_limit_on_a_quadratic(fit: Fit, mode: Any) -> None:
     model = linear(2)
@@ -68,7 +67,6 @@ def test_l1_ends_at_the_soft_threshold(fit: Fit) -> None:
     torch.testing.assert_close(model.weight.detach(), expected, rtol=0, atol=1e-3)
 
 
-@pytest.mark.catalogue("S4-148")
 @pytest.mark.parametrize("mode", MODES)
 def test_decay_shrinks_along_eigenvectors_by_their_curvature(fit: Fit, mode: Any) -> None:
     torch.manual_seed(0)
@@ -84,7 +82,6 @@ def test_decay_shrinks_along_eigenvectors_by_their_curvature(fit: Fit, mode: Any
     torch.testing.assert_close(q @ model.weight[0].detach(), factors * (q @ minimum), rtol=0, atol=1e-6)
 
 
-@pytest.mark.catalogue("S4-148")
 def test_a_little_decay_moves_a_trained_net_along_its_flat_directions(fit: Fit) -> None:
     torch.manual_seed(1)
     x = torch.randn(60, 2, dtype=torch.float64)
@@ -135,7 +132,7 @@ def test_an_orthonormal_design_is_shrunk_by_one_plus_lambda(fit: Fit, mode: Any,
     torch.testing.assert_close(model.weight[0].detach(), (x.T @ y)[:, 0] / (1 + lam), rtol=0, atol=1e-12)
 
 
-@pytest.mark.catalogue("S3-037", "S4-147")
+@pytest.mark.catalogue("S3-037")
 def test_a_linear_model_reaches_the_ridge_solution_and_shrinks_with_the_strength(fit: Fit) -> None:
     inputs, targets = load_diabetes(return_X_y=True)
     x = torch.tensor(inputs) * len(inputs) ** 0.5
@@ -156,7 +153,6 @@ def test_a_linear_model_reaches_the_ridge_solution_and_shrinks_with_the_strength
     assert all(a > b for a, b in pairwise(norms))
 
 
-@pytest.mark.catalogue("S4-147")
 def test_the_ridge_solution_is_the_minimum_on_a_ball_of_its_own_size(fit: Fit) -> None:
     torch.manual_seed(0)
     x, y = torch.randn(40, 5, dtype=torch.float64), torch.randn(40, 1, dtype=torch.float64)
