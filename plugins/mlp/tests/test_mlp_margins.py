@@ -65,6 +65,14 @@ def test_a_version_space_only_shrinks_as_points_are_added() -> None:
     volumes = [share_that_separates(seen[:n], y[:n], drawn) for n in range(1, 13)]
     assert volumes == sorted(volumes, reverse=True) and volumes[-1] < volumes[0]
     assert volumes[0] == pytest.approx(0.5, abs=0.01)  # half of all hyperplanes are right on one point
+    # So does the probe, which draws the same hyperplanes for all of them.
+    probe, model = VersionSpaceProbe(VersionSpace(), Context(seed=1, key="probe")), LinearModel(3, 1)
+    classes = (y > 0).long()
+    found = [probe.measure(model, splits(x[:n].float(), classes[:n]), CPU) for n in range(1, 13)]
+    measured = [figures["volume"] for figures in found]
+    assert VersionSpace().samples == 100_000 and all(figures["separable"] for figures in found)
+    assert measured == sorted(measured, reverse=True) and 0 < measured[-1] < measured[0]
+    assert measured == pytest.approx(volumes, abs=0.01)  # of other directions
     right = torch.tensor([[1.0, 0], [0, 1.0]]).double()
     quarter = share_that_separates(right, torch.ones(2).double(), sphere(100_000, 2, generator))
     assert quarter == pytest.approx(0.25, abs=0.01)

@@ -9,8 +9,8 @@ import pegboard_mlp
 import pytest
 import torch
 from pegboard import Peg
-from pegboard_mlp.constructions import collapse
-from pegboard_mlp.modules import LinearModel, Mlp
+from pegboard_mlp.constructions import collapse, permuted
+from pegboard_mlp.modules import Dense, LinearModel, Mlp
 from torch import nn
 
 FORMS = get_args(pegboard_mlp.Form)
@@ -314,14 +314,24 @@ def test_hidden_units_may_be_permuted():
     torch.manual_seed(0)
     model, x = Mlp(4, [6, 6], 3), torch.randn(10, 4)
     before = model(x)
-    order = torch.tensor([1, 2, 0, 3, 4, 5])
-    for place, layer in ((model.body[1], model.body[5]), (model.body[5], model.head)):
-        with torch.no_grad():
-            place.weight.copy_(place.weight[order])
-            place.bias.copy_(place.bias[order])
-            assert (model(x) - before).abs().max() > 1e-2
-            layer.weight.copy_(layer.weight[:, order])
-        assert (model(x) - before).abs().max() < 1e-5
+    order = [1, 2, 0, 3, 4, 5]  # a cycle of three, which is not its own inverse
+    for place in range(2):
+        made = permuted(model, place, order)
+        assert (made(x) - before).abs().max() < 1e-5
+        mine, theirs = (
+            [m for m in each.modules() if isinstance(m, nn.Linear)][place : place + 2]
+            for each in (model, made)
+        )
+        assert torch.equal(theirs[0].weight, mine[0].weight[order])
+        assert torch.equal(theirs[0].bias, mine[0].bias[order])
+        assert torch.equal(theirs[1].weight, mine[1].weight[:, order])
+        with torch.no_grad():  # the next layer as it was, and as the inverse order would have it
+            theirs[1].weight.copy_(mine[1].weight)
+            assert (made(x) - before).abs().max() > 1e-2
+            theirs[1].weight[:, order] = mine[1].weight
+            assert (made(x) - before).abs().max() > 1e-2
+        model = permuted(model, place, order)
+    assert (model(x) - before).abs().max() < 1e-5  # both layers at once
 
 
 @pytest.mark.catalogue("S4-034")
@@ -379,12 +389,18 @@ def test_dense_layers_see_everything_before_them():
     for linear in linears[:-1]:
         seen.append(torch.relu(linear(torch.cat(seen, 1))))
     torch.testing.assert_close(model(x), linears[-1](torch.cat(seen, 1)))
-    # Each earlier activation reaches the output directly: without its block the output is another.
-    whole = model(x)
-    for start in (0, 24, 36, 48, 60):
-        kept = model.head.weight.detach().clone()
-        with torch.no_grad():
-            model.head.weight[:, start : start + 12] = 0
+    # The output has a derivative by each of what is side by side before the head, all else held fixed.
+    whole, features = model(x), model.body(x)
+    jacobian = torch.autograd.functional.jacobian(model.head, features[:1])[0, :, 0]
+    for block in jacobian.split([24, 12, 12, 12, 12], dim=1):
+        assert (block != 0).all()
+    # Without one of the activations the output is another, and so is every layer after it.
+    dense = [m for m in model.modules() if isinstance(m, Dense)]
+    assert len(dense) == 4
+    for place, layer in enumerate(dense):
+        handle = layer.branch.register_forward_hook(lambda module, given, out: torch.zeros_like(out))
         assert not torch.allclose(model(x), whole)
-        with torch.no_grad():
-            model.head.weight.copy_(kept)
+        there = [a != b for a, b in zip(model.body(x).split(12, -1), features.split(12, -1), strict=True)]
+        assert [bool(changed.any()) for changed in there] == [False] * (2 + place) + [True] * (4 - place)
+        handle.remove()
+    assert torch.equal(model(x), whole) and not torch.allclose(model(torch.zeros_like(x)), whole)

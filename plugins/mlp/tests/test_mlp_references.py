@@ -14,6 +14,7 @@ from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference,
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.config.report import ConfigError
+from pegboard.inference import Trained
 from pegboard.planning import assemble, make_plan
 from pegboard_mlp import reference_configs as configs
 from pegboard_mlp.bases import Polynomial
@@ -445,11 +446,37 @@ def test_logistic_regression_tells_blobs_apart_by_the_sign_of_its_output(tmp_pat
     done, model = trained(tmp_path, **config, trainer={"epochs": 10})
     assert done.figures["test/accuracy"] > 0.99
     assert done.reference["figures"]["test/accuracy"] > 0.99
-    x, model = random(1000, 2), model.double()
+    x, model, objective = 5 * random(1000, 2), model.double(), Trained(done.folder, "last").objective
     with torch.no_grad():
-        chance = model(x).sigmoid()[:, 0]
-        assert ((chance > 0) & (chance < 1)).all()
-        assert torch.equal(chance > 0.5, (x @ model.head.weight[0] + model.head.bias) > 0)
+        said, side = objective.predict(model(x)), x @ model.head.weight[0] + model.head.bias
+    # What is said is the probability of the class that is chosen.
+    chance = torch.where(said["class"] == 1, said["probability"], 1 - said["probability"])
+    torch.testing.assert_close(chance, side.sigmoid())
+    near = side.abs() < 30  # further away the nearest double number is 0 or 1
+    assert ((chance > 0) & (chance < 1))[near].all() and near.sum() > 500
+    assert torch.equal(said["class"] == 1, side > 0) and 0 < said["class"].float().mean() < 1
+
+
+@pytest.mark.sweep
+@pytest.mark.catalogue("S4-023")
+def test_weights_on_separable_clouds_grow_unless_they_are_penalized(tmp_path: Path) -> None:
+    config: dict[str, Any] = {
+        "data": {"name": "overlap", "regime": "separable", "samples": 300, "batch_size": "all"},
+        "model": {"name": "linear", "init": "zeros"},
+        "objective": {"name": "binary_cross_entropy", "metrics": ["accuracy"]},
+        "optimizer": {"name": "sgd", "lr": 1.0},
+    }  # fmt: skip
+    sizes: dict[str, list[float]] = {"free": [], "penalized": []}
+    for name, found in sizes.items():
+        tricks = {"weight_decay": {"value": 0.1, "mode": "l2"}} if name == "penalized" else {}
+        for epochs in (60, 360):
+            trainer = {"epochs": epochs, "eval_every": epochs, "device": "cpu", "diagnose": False}
+            done = points.run(config | {"regularizers": tricks, "trainer": trainer}, tmp_path)
+            found.append(pegboard.load(done, which="last").head.weight.norm().item())
+            assert done.figures["test/accuracy"] >= 0.97
+    free, penalized = sizes["free"], sizes["penalized"]
+    assert free[0] + 0.5 < free[1]
+    assert penalized[0] == pytest.approx(penalized[1], rel=1e-3) and penalized[1] < free[0]
 
 
 @pytest.mark.parametrize(

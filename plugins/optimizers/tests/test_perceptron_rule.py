@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from operator import mul
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from pegboard_mlp.modules import LinearModel
 from pegboard_mlp.reference_configs import Margin
 from pegboard_objectives.functional import binary_perceptron
 from pegboard_optimizers.perceptron import PerceptronRule, correct
+from sweeps import first_of_each_row
 from torch import Tensor
 
 XOR = torch.tensor([[0.0, 0], [1, 1], [0, 1], [1, 0]]), torch.tensor([1, 1, 0, 0])
@@ -150,16 +152,39 @@ def test_with_a_bias_the_bound_needs_the_extended_points() -> None:
     assert worst > 1
 
 
-@pytest.mark.catalogue("S4-005")
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.sweep) for n in range(1, 20))])
-def test_runs_on_separable_data_end_without_a_mistake(seed: int, tmp_path: Path) -> None:
-    x, classes, _ = separable(seed)
-    done = run(tmp_path, x, classes, epochs=1000, seed=seed)
-    assert done.status == "stopped" and "a pass without a mistake" in done.summary["why"]
-    assert done.summary["steps"] < 1000 * len(x)
+@pytest.mark.catalogue("S4-005", "S4-006", "S4-007")
+@pytest.mark.parametrize(
+    ("seed", "bias"), first_of_each_row([(seed, bias) for seed in range(20) for bias in (False, True)])
+)
+def test_runs_on_separable_data_end_within_the_bound_and_the_lemmas_hold_on_the_way(
+    seed: int, bias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, classes, normal = separable(seed)
+    path: list[Tensor] = [torch.zeros(5 + bias).double()]
+
+    def recorded(params: Sequence[Tensor], *given: Any) -> None:
+        correct(params, *given)
+        now = torch.cat([p.flatten() for p in params]).double()
+        if not torch.equal(now, path[-1]):
+            path.append(now)
+
+    monkeypatch.setattr("pegboard_optimizers.perceptron.correct", recorded)
+    node = {"name": "linear", "init": "zeros", "bias": bias}
+    done = run(tmp_path, x, classes, epochs=1000, seed=seed, model=node)
+    updates = len(path) - 1
+    assert done.status == "stopped" and done.summary["steps"] < 1000 * len(x)
+    assert done.summary["why"].startswith(f"optimizer: a pass without a mistake, after {updates} update")
     model = pegboard.load(done, which="last")
     with torch.no_grad():
         assert ((model(x)[:, 0] > 0).long() == classes).all()
+    known = bound(x, classes, bias)
+    assert 1 <= updates <= known["bound"]
+    if bias:
+        return
+    along = (2.0 * classes.double() - 1) * (x.double() @ normal.double())
+    for t, at in enumerate(path):
+        assert at @ normal.double() >= t * float(along.min()) - 1e-5  # the run counts in single precision
+        assert at.norm() <= known["radius"] * t**0.5 + 1e-5
 
 
 @pytest.mark.catalogue("S4-005")
