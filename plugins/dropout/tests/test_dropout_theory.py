@@ -12,6 +12,7 @@ import points
 import pytest
 import torch
 import torch.nn.functional as F
+from pegboard import Peg
 from pegboard_dropout import Dropout
 from sklearn.datasets import load_digits, make_moons
 from torch import Tensor, nn
@@ -28,12 +29,19 @@ def all_masks(keep: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.catalogue("S3-132")
 @pytest.mark.parametrize("units", [6, 10])
-def test_n_units_have_two_to_the_n_masks_whose_probabilities_sum_to_one(units: int) -> None:
+def test_n_units_have_two_to_the_n_masks_whose_probabilities_sum_to_one(hang: Hang, units: int) -> None:
     keep = torch.linspace(0.15, 0.95, units, dtype=torch.float64)
     masks, probability = all_masks(keep)
     assert len(masks.unique(dim=0)) == 2**units
     assert abs(probability.sum().item() - 1) < 1e-12
     torch.testing.assert_close(probability @ masks, keep, rtol=0, atol=1e-12)
+    # What the part draws are these masks, each of them and nothing else.
+    peg = Peg("hidden", units)
+    hang(peg, Dropout(0.5))
+    torch.manual_seed(0)
+    drawn, counts = (peg(torch.ones(40 * 2**units, units)) > 0).double().unique(dim=0, return_counts=True)
+    assert torch.equal(drawn, masks.unique(dim=0))
+    assert counts.min() > 10 and counts.max() < 80  # 40 in the mean, all masks alike
 
 
 @pytest.mark.catalogue("S4-152")
@@ -164,29 +172,29 @@ def test_scaling_is_exact_for_the_geometric_mean_of_softmax(keep: list[float]) -
 
 @pytest.mark.catalogue("S3-132")
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_trained_net_predicts_close_to_the_average_of_its_1024_members(
-    mlp: Make, hang: Hang, seed: int
-) -> None:
-    points, labels = make_moons(300, noise=0.2, random_state=seed)
-    x, y = torch.tensor(points).float(), torch.tensor(labels)
-    torch.manual_seed(seed)
-    model = mlp(2, 10, 2)
-    hang(model, Dropout(0.2))
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(400):
-        optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
+def test_a_trained_net_predicts_close_to_the_average_of_its_1024_members(seed: int, tmp_path: Path) -> None:
+    drawn, labels = make_moons(300, noise=0.2, random_state=seed)
+    x = torch.tensor(drawn).float()
+    config = points.given(
+        x, torch.tensor(labels), seed=seed, model={"name": "mlp", "hidden": [10]},
+        optimizer={"name": "adam", "lr": 0.05}, regularizers={"dropout": {"p": 0.2}},
+        trainer={"epochs": 100, "eval_every": 100, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    done = points.run(config, tmp_path)
+    net: Any = done.model
     masks, probability = all_masks(torch.full((10,), 0.8))
     assert len(masks) == 1024
     with torch.no_grad():
-        scaled = model.eval()(x).softmax(-1)
-        hidden = torch.relu(model[1](x))
-        logits = torch.einsum("bh,mh,oh->mbo", hidden, masks / 0.8, model[5].weight) + model[5].bias
-        members = logits.log_softmax(-1)
+        scaled = net(x).softmax(-1)
+        outputs = net.head(net.body(x) * masks.unsqueeze(1) / 0.8)  # (members, samples, classes)
+        members = outputs.log_softmax(-1)
         arithmetic = torch.einsum("m,mbo->bo", probability, members.exp())
         geometric = torch.einsum("m,mbo->bo", probability, members).softmax(-1)
-    assert (scaled.argmax(1) == y).float().mean() > 0.85
+        # A pass of training is that of a member.
+        passes = net.train()(x[:1].expand(1000, 2))
+    apart = (passes.unsqueeze(1) - outputs[:, 0]).abs().amax(-1)
+    assert apart.amin(1).max() < 1e-4 < passes.std(0).min()
+    assert done.figures["test/accuracy"] > 0.85
     assert (arithmetic - scaled).abs().mean() < 0.05
     torch.testing.assert_close(geometric, scaled, rtol=0, atol=1e-4)
     # The ensemble is no empty notion: single members are several times as far away.
