@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import numpy
 import pegboard
+import points
 import pytest
 import torch
-from pegboard import Batch, Context
+from pegboard import Batch, Context, DataSpec, Values, Vector
+from pegboard.testing.runs import lean
 from pegboard_datasets import scenes
+from pegboard_datasets.curves import fourier_rows
 from pegboard_datasets.disparity import GroupDisparityProbe, disparity
 from pegboard_datasets.study_options import GroupDisparity
 from pegboard_mlp.bases import Polynomial
-from pegboard_mlp.reference_configs import LeastSquares
-from pegboard_mlp.squares import LeastSquaresReference
+from pegboard_mlp.modules import LinearModel
+from pegboard_mlp.reference_configs import LeastSquares, Ridge
+from pegboard_mlp.squares import LeastSquaresReference, RidgeReference
 from sweeps import first_of_each, first_of_each_row
 
 NEWTON = {"name": "lbfgs", "line_search_fn": "strong_wolfe", "max_iter": 60}
@@ -234,8 +238,6 @@ def test_shapes_of_equal_statistics_are_told_apart_by_a_small_network(fit, build
 
 @pytest.mark.catalogue("S3-005")
 def test_learned_from_noise_the_answer_is_the_smallest_and_a_prior_chooses_another(fit, build):
-    from pegboard_datasets.curves import fourier_rows
-
     for prior in ("white", "spikes"):
         data = {"name": "sparse_fourier", "prior": prior, "samples": 2000, "seed": 0, **ALL}
         _, model = fit(data, {"name": "linear"})
@@ -248,6 +250,41 @@ def test_learned_from_noise_the_answer_is_the_smallest_and_a_prior_chooses_anoth
         smallest = x @ torch.linalg.pinv(rows).T
         apart = float((answer - smallest).norm() / smallest.norm())
         assert apart < 0.2 if prior == "white" else apart > 0.5
+
+
+@pytest.mark.catalogue("S3-005")
+def test_of_all_signals_with_one_measurement_a_penalty_on_squares_chooses_the_smallest(build, tmp_path):
+    """The signal is the weight of a linear model, whose samples are the measurements."""
+    splits = build("sparse_fourier", samples=1, seed=0, **ALL)
+    rows = fourier_rows(torch.tensor(splits.notes["frequencies"]), 64)
+    measured = rows @ splits.train.target.double().T
+    smallest = torch.linalg.pinv(rows) @ measured
+
+    def found(seed, **nodes):
+        model = {"name": "linear", "bias": False}
+        config = points.given(rows, values=measured, model=model, seed=seed, **nodes)
+        run = points.run(config, tmp_path)
+        return run, pegboard.load(run, which="last").head.weight.detach().double().T
+
+    decay = {"weight_decay": {"value": 1e-3, "mode": "l2"}}
+    free = [found(seed)[1] for seed in (0, 1)]
+    chosen = [found(seed, regularizers=decay, reference={"name": "ridge", "value": 1e-3}) for seed in (0, 1)]
+    for signal in free:  # which one is a matter of where the search began
+        assert float((rows @ signal - measured).norm() / measured.norm()) < 1e-3
+        assert float((signal - smallest).norm() / smallest.norm()) > 0.1
+    assert float((free[0] - free[1]).norm() / smallest.norm()) > 0.1
+    for run, signal in chosen:
+        assert abs(run.reference["gap"]) < 1e-9
+        assert float((signal - smallest).norm() / smallest.norm()) < 0.03
+    torch.testing.assert_close(chosen[0][1], chosen[1][1], rtol=0, atol=1e-3)
+    # In double precision, and the closer the weaker the penalty.
+    batch, spec = Batch((rows,), measured), DataSpec((Vector(64),), Values(1))
+    for value in (1e-4, 1e-6):
+        ridge = RidgeReference(Ridge(value=value), Context(spec=spec))
+        models = [LinearModel(64, 1, bias=False).double() for _ in range(2)]
+        best = [ridge.solve(model, batch).head.weight.detach().T for model in models]
+        torch.testing.assert_close(best[0], best[1], rtol=0, atol=1e-12)
+        assert float((best[0] - smallest).norm() / smallest.norm()) < 30 * value
 
 
 @pytest.mark.catalogue("S3-014")
@@ -322,6 +359,21 @@ def test_cross_validation_prefers_the_middle_degree(parts):
     one, four, fifteen = (float(numpy.mean(e)) for e in errors.values())
     assert four < 0.05 < 0.2 < one
     assert fifteen > 10
+
+
+@pytest.mark.catalogue("S3-034")
+@pytest.mark.parametrize("seed", first_of_each((1, 2, 3)))
+def test_a_run_says_of_each_degree_whether_it_underfits_or_overfits(fit, seed):
+    data = {"name": "cosine", "samples": 600, "limit": 30, "val": 0.9, "test": 0, "seed": seed}
+    trainer = {"epochs": 2, "eval_every": 2, "device": "cpu"}
+    for degree, verdict in ((1, "underfits"), (4, "fine"), (15, "overfits")):
+        model = {"name": "polynomial", "degree": degree, "basis": "legendre", "domain": [0, 1]}
+        with lean():
+            run, _ = fit(data, model, trainer=trainer)
+        assert run.diagnosis["verdict"] == verdict
+        assert run.diagnosis["gap"] == run.figures["val/loss"] - run.figures["train/loss"]
+        assert (run.figures["train/loss"] > 0.1) is (degree == 1)
+        assert (run.figures["val/loss"] > 0.1) is (degree != 4)
 
 
 def test_the_curve_is_that_of_scikit_learns_figure(build):

@@ -92,7 +92,7 @@ def test_clouds_share_their_statistics_to_rounding_and_show_no_structure():
     assert found == {"anscombe": 9, "cloud": 0}  # a curve, an outlier and a lone sample, for each seed
 
 
-SHAPES = ("circle", "star", "cross", "stripes", "parabola")
+SHAPES = ("circle", "star", "cross", "stripes", "parabola", "dino")
 
 
 @pytest.mark.catalogue("S3-003")
@@ -354,7 +354,7 @@ def test_data_sets_with_a_picture_of_their_own_draw_it(parts, build):
     assert sizes == {
         "fraud": 1, "biased": 2, "objects": 10, "cosine": 1, "quartet": 1, "swiss_roll": 1,
         "sparse_fourier": 3, "texture": 10, "squares_and_line": 5, "solids": 5,
-        "point_shapes": 5,
+        "point_shapes": 6,
     }  # fmt: skip
     for share in (0.0, 0.2):
         titles = [axes.get_title() for axes in drawn(parts, build, "objects", samples=30, labelled=share)]

@@ -5,11 +5,13 @@ import math
 
 import pytest
 import torch
-from pegboard import Context, DataSpec, Facts, PegboardError, Resident, Splits, Values, Vector
+from pegboard import Batch, Context, DataSpec, Facts, PegboardError, Resident, Splits, Values, Vector
 from pegboard_mlp import Polynomial as PolynomialConfig
 from pegboard_mlp import pegboard_models
 from pegboard_mlp.bases import Polynomial, SineTrend, convert
 from pegboard_mlp.modules import LinearInParameters, LinearModel
+from pegboard_mlp.reference_configs import LeastSquares
+from pegboard_mlp.squares import LeastSquaresReference
 from pegboard_mlp.units import ThresholdReadout
 from points import given, run
 from torch import nn
@@ -24,14 +26,9 @@ def column(*numbers):
 
 
 def fit(model, x, y):
-    """The model with the head that is best in squares, of least norm where several are."""
-    model = model.double()
-    features = torch.cat((model.features(x), torch.ones(len(x), 1, dtype=F64)), 1)
-    best = torch.linalg.lstsq(features, y, driver="gelsd").solution.T
-    with torch.no_grad():
-        model.head.weight.copy_(best[:, :-1])
-        model.head.bias.copy_(best[:, -1])
-    return model
+    """The model with the head that is best in squares, as the reference `least_squares` finds it."""
+    spec = DataSpec((Vector(x.shape[1]),), Values(y.shape[1]))
+    return LeastSquaresReference(LeastSquares(), Context(spec=spec)).solve(model.double(), Batch((x,), y))
 
 
 def coefficients(model):

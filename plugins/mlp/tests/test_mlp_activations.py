@@ -138,10 +138,10 @@ def test_a_config_names_the_activation_of_its_layers(name):
 @pytest.mark.catalogue("T007", "S3-069", "S4-028")
 def test_relu_values_gradients_and_identities():
     relu = make("relu")
-    x = torch.tensor([-3.0, -1e-9, 0.0, 1e-9, 2.0], requires_grad=True)
+    x = torch.tensor([-3.0, -1.0, -1e-9, 0.0, 1e-9, 1.0, 2.0], requires_grad=True)
     relu(x).sum().backward()
-    assert relu(x).tolist() == [0, 0, 0, pytest.approx(1e-9), 2]
-    assert x.grad.tolist() == [0, 0, 0, 1, 1]
+    assert relu(x).tolist() == [0, 0, 0, 0, pytest.approx(1e-9), 1, 2]
+    assert x.grad.tolist() == [0, 0, 0, 0, 1, 1, 1]
     z = X.clone()
     assert torch.equal(relu(relu(z)), relu(z))
     assert torch.equal(relu(z) - relu(-z), z)

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 
 from .made import Points
 
-Kind = Literal["anscombe", "cloud", "circle", "star", "cross", "stripes", "parabola"]
+Kind = Literal["anscombe", "cloud", "circle", "star", "cross", "stripes", "parabola", "dino"]
 Embedding = Literal["roll", "flat", "cylinder", "fold"]
 Prior = Literal["white", "spikes"]
 
@@ -26,6 +26,12 @@ ANSCOMBE = (
 # Means, deviations and correlation of Anscombe's sets and of the Datasaurus dozen.
 QUARTET = ((9.0, 7.5), (math.sqrt(11), math.sqrt(4.125)), 0.8164)
 DOZEN = ((54.26, 47.83), (16.76, 26.93), -0.06)
+# The outline of a dinosaur on two legs: tail, back, head, arm, legs.
+DINO = (
+    (-1.0, -0.5), (-0.55, -0.3), (-0.1, -0.2), (0.2, 0.1), (0.35, 0.45), (0.45, 0.75), (0.8, 0.8),
+    (1.0, 0.65), (1.0, 0.55), (0.7, 0.45), (0.65, 0.25), (0.7, 0.05), (0.9, 0.0), (0.7, -0.1), (0.6, -0.35),
+    (0.7, -0.65), (0.5, -0.95), (0.75, -1.0), (0.35, -1.0), (0.3, -0.65), (0.05, -0.5), (-0.4, -0.55),
+)  # fmt: skip
 START, END, HEIGHT = 1.5 * math.pi, 4.5 * math.pi, 21.0  # of the Swiss roll
 
 
@@ -94,10 +100,24 @@ def _shape(samples: int, kind: Kind, generator: Generator) -> Tensor:
         y = torch.where(t < 0.5, x, -x)
     elif kind == "stripes":
         x, y = 2 * (5 * t % 1) - 1, (5 * t).floor() / 2 - 1
+    elif kind == "dino":
+        x, y = _outline(torch.tensor(DINO, dtype=torch.float64), t).T
     else:
         x = 2 * t - 1
         y = x**2
     return torch.stack([x, y], 1) + beside
+
+
+def _outline(corners: Tensor, t: Tensor) -> Tensor:
+    """Where one is on a closed line (corners, 2) after the share `t` of its length."""
+    sides = corners.roll(-1, 0) - corners
+    lengths = sides.norm(dim=1)
+    reached = lengths.cumsum(0)
+    at = t * reached[-1]
+    side = torch.searchsorted(reached, at).clamp(max=len(corners) - 1)
+    along = (at - reached[side] + lengths[side]) / lengths[side]
+    found: Tensor = corners[side] + along[:, None] * sides[side]
+    return found
 
 
 class Sheet(NamedTuple):

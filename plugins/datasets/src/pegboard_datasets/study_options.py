@@ -100,11 +100,14 @@ class Objects(MadeClasses):
     size: Annotated[int, Ge(12)] = 28  # height and width
 
 
+Family = Literal["anscombe", "cloud", "circle", "star", "cross", "stripes", "parabola", "dino"]
+
+
 @frozen
 class Quartet(ValueCut):
     """Anscombe's quartet and more: pairs of equal means, deviations and correlation, of other shapes."""
 
-    kind: Literal["anscombe", "cloud", "circle", "star", "cross", "stripes", "parabola"] = "anscombe"  # shape
+    kind: Family = "anscombe"  # shape
     number: Annotated[int, Ge(1), Le(4)] = 1  # which of the four of `anscombe` or `cloud`
     samples: Annotated[int, Ge(3)] | None = None  # None: 11 of a quartet, 142 of a shape
     seed: Annotated[int, Ge(0)] | None = None  # of all that is drawn; None takes the run's seed
@@ -115,7 +118,7 @@ class Quartet(ValueCut):
 
 @frozen
 class PointShapes(MadeClasses):
-    """Sets of points of one of five shapes, all with the same means, deviations and correlation."""
+    """Sets of points of one of six shapes, all with the same means, deviations and correlation."""
 
     samples: Annotated[int, Ge(1)] = 400  # sets in all splits together
     points: Annotated[int, Ge(8)] = 142  # of a set
@@ -270,7 +273,7 @@ def objects_spec(config: Objects) -> DataSpec:
     return DataSpec((Image(1, config.size, config.size),), Classes(2, names), ("image",))
 
 
-Shape = Literal["circle", "star", "cross", "stripes", "parabola"]
+Shape = Literal["circle", "star", "cross", "stripes", "parabola", "dino"]
 SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 
