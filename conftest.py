@@ -104,6 +104,18 @@ def rows_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def no_bars() -> Iterator[None]:
+    """The `datasets` library shows no progress bars in the test, and afterwards what it showed before."""
+    import datasets
+
+    before = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    yield
+    if before:
+        datasets.enable_progress_bars()
+
+
+@pytest.fixture
 def on_small_data(small_data: Path, rows_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Known data sets are read from small files of the same specs; converted rows stay with the tests."""
     monkeypatch.setenv("PEGBOARD_DATA", str(small_data))

@@ -63,12 +63,11 @@ def hub(path: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def cache(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(here: Path, monkeypatch: pytest.MonkeyPatch, no_bars: None) -> None:
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", here / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    datasets.disable_progress_bars()
 
 
 def parquet() -> bytes:

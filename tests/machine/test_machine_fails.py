@@ -69,11 +69,10 @@ def test_data_that_no_memory_holds(here: Path, fails: Fails) -> None:
 
 # Data files.
 @pytest.fixture
-def table(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def table(here: Path, monkeypatch: pytest.MonkeyPatch, no_bars: None) -> Path:
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", here / "cache")
-    datasets.disable_progress_bars()
     path = here / "rows.csv"
     path.write_text("a,b,c\n" + "".join(f"{i % 7},{i % 2},{i / 3:.3f}\n" for i in range(90)))
     return path
