@@ -229,6 +229,7 @@ def test_the_mean_of_a_batch_is_off_by_one_over_the_root_of_its_size(hang: Hang)
 def test_batches_of_two_spoil_it_and_leave_group_normalisation_alone(
     mlp: Make, hang: Hang, digits: tuple[Tensor, Tensor]
 ) -> None:
+    """Group normalisation is torch's, hung on the same pegs by hand: no trick offers it."""
     x, y = digits
 
     def error(seed: int, batch: int, group: bool) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import points
 import pytest
 import torch
 import torch.nn.functional as F
@@ -209,6 +211,39 @@ def trained(model: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
     return assembly.model
 
 
+@pytest.mark.catalogue("S3-122", "S3-124", "S4-155")
+def test_a_run_is_that_of_torch_batchnorm_written_by_hand(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(32, 6), torch.randint(3, (32,))
+    theirs = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    names = ("body.1.weight", "body.1.bias", "head.weight", "head.bias")
+    start = [p.detach().clone() for name, p in theirs.named_parameters() if name[0] != "1"]
+    torch.save(dict(zip(names, start, strict=True)), tmp_path / "start.pt")
+    config = points.given(
+        x, y, model={"name": "mlp", "hidden": [5], "weights": str(tmp_path / "start.pt")},
+        optimizer={"name": "sgd", "lr": 0.1, "momentum": 0.9}, regularizers={"batchnorm": {}},
+        trainer={"epochs": 20, "eval_every": 20, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    config["data"]["shuffle"] = False
+    run = points.run(config, tmp_path)
+    optimizer = torch.optim.SGD(theirs.parameters(), 0.1, momentum=0.9)
+    for _ in range(20):
+        optimizer.zero_grad()
+        F.cross_entropy(theirs(x), y).backward()
+        optimizer.step()
+    found = {name: value for name, value in run.model.state_dict().items() if "num_batches" not in name}
+    expected = [value for name, value in theirs.state_dict().items() if "num_batches" not in name]
+    assert [name for name in found if "running" in name] == [
+        f"body.2.batchnorm.running_{statistic}" for statistic in ("mean", "var")
+    ]
+    for ours, by_hand in zip(found.values(), expected, strict=True):
+        torch.testing.assert_close(ours, by_hand, rtol=0, atol=1e-5)
+    with torch.no_grad():  # the running statistics, of a sample alone too
+        by_hand = theirs.eval()(x)
+        assert run.figures["test/loss"] == pytest.approx(F.cross_entropy(by_hand, y).item(), abs=1e-5)
+        torch.testing.assert_close(run.model.eval()(x[:1]), by_hand[:1], rtol=0, atol=1e-5)
+
+
 @pytest.mark.catalogue("S3-123")
 @pytest.mark.parametrize(
     ("model", "without"),
@@ -220,6 +255,11 @@ def trained(model: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
 def test_a_model_without_the_biases_before_it_learns_the_same(
     model: dict[str, Any], without: dict[str, Any]
 ) -> None:
+    """The builder drops no bias by itself: a trick changes no parameter of the model that it hangs on.
+
+    Weights that were trained without batchnorm load into a model with it, and back. The model's own field
+    leaves the biases out, and what is learned is the same.
+    """
     start = trained(model)
     whole, less = trained(model, start), trained(model | without, start)
     gone = dict(start.named_parameters()).keys() - dict(less.named_parameters()).keys()

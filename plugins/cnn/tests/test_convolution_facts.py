@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pegboard_cnn.modules import Cnn
+from pegboard_mlp.modules import LinearModel
 from scipy.signal import convolve2d
 from torch import nn
 
@@ -15,12 +16,6 @@ PLAIN = {"padding": "none", "bias": "none", "activation": "identity", "pooling":
 @pytest.fixture
 def rng():
     return numpy.random.default_rng(0)
-
-
-def valid(kernel, picture):
-    """The convolution of two matrices, without padding and without turning the kernel."""
-    k, a = (torch.as_tensor(m, dtype=F64) for m in (kernel, picture))
-    return F.conv2d(a[None, None], k[None, None])[0, 0]
 
 
 def circulant(column):
@@ -82,6 +77,10 @@ def test_a_box_averages_what_came_before():
     at = len(t) // 2 + 300
     assert abs(averaged[at] - (t[at] - width / 2)) < 1e-3
     assert abs(averaged[at] - (t[at] + width / 2)) > 0.4
+    # A layer of this kernel stands at the first of what it averages, and so at x + width / 2.
+    slid = layer(torch.as_tensor(box) * step, torch.as_tensor(t))
+    assert abs(float(slid[at]) - (t[at] + width / 2)) < 1e-3
+    numpy.testing.assert_allclose(slid, averaged[len(box) - 1 :], atol=1e-9)
 
 
 @pytest.mark.catalogue("S3-092")
@@ -133,8 +132,8 @@ def test_a_kernel_finds_what_looks_like_it():
         row, column = torch.randint(20, (2,), generator=generator).tolist()
         picture[row : row + 5, column : column + 5] += kernel
         # By Cauchy and Schwarz the product is at most the product of norms, so it is divided by the patch's.
-        answer = F.conv2d(picture[None, None], kernel[None, None])[0, 0]
-        norm = F.conv2d(picture.square()[None, None], torch.ones(1, 1, 5, 5))[0, 0].sqrt()
+        answer = layer(kernel, picture.double())
+        norm = layer(torch.ones(5, 5), picture.double().square()).sqrt()
         assert (answer <= kernel.norm() * norm * (1 + 1e-5)).all()
         found += (answer / norm).argmax() == row * 20 + column
     assert found >= 95
@@ -169,26 +168,27 @@ def test_the_sum_over_a_picture_is_scipys_and_torchs_with_the_kernel_turned(rng)
 
 @pytest.mark.catalogue("T119")
 def test_a_convolution_is_a_sparse_matrix_with_few_different_numbers():
-    kernel = torch.tensor([[2.0, 3], [5, 7]], dtype=F64, requires_grad=True)
-    x = torch.arange(1.0, 10, dtype=F64).reshape(3, 3)
-    answer = valid(kernel, x)
+    conv = Cnn((1, 3, 3), 1, channels=1, kernel=2, **PLAIN).double().body
+    dense = LinearModel(9, 4, bias=False).double()
+    kernel, x = conv[0].conv.weight, torch.arange(1.0, 10, dtype=F64).reshape(1, 1, 3, 3)
+    with torch.no_grad():
+        kernel.copy_(torch.tensor([[2.0, 3], [5, 7]]))
+    answer = conv(x)
     assert answer.flatten().tolist() == [63, 80, 114, 131]
-    unit = torch.eye(9, dtype=F64).reshape(9, 1, 3, 3)
-    matrix = F.conv2d(unit, kernel[None, None]).reshape(9, 4).T
+    matrix = conv(torch.eye(9, dtype=F64).reshape(9, 1, 3, 3)).detach().reshape(9, 4).T
     assert matrix[0].tolist() == [2, 3, 0, 5, 7, 0, 0, 0, 0]
     assert (matrix != 0).sum() == 16 and set(matrix[matrix != 0].tolist()) == {2, 3, 5, 7}
-    dense = nn.Linear(9, 4, bias=False, dtype=F64)
     with torch.no_grad():
-        dense.weight.copy_(matrix)
-    assert torch.equal(dense(x.flatten()), answer.flatten())
+        dense.head.weight.copy_(matrix)
+    assert torch.equal(dense(x.flatten(1)), answer.flatten(1))
     # The gradient of a shared weight is the sum over the four places where it acts.
     slope = torch.randn(4, dtype=F64)
     (answer.flatten() @ slope).backward()
-    (dense(x.flatten()) @ slope).backward()
+    (dense(x.flatten(1)) @ slope).backward()
     for weight, value in zip(kernel.grad.flatten(), (2.0, 3.0, 5.0, 7.0), strict=True):
         places = matrix == value
         assert places.sum() == 4
-        torch.testing.assert_close(weight, dense.weight.grad[places].sum())
+        torch.testing.assert_close(weight, dense.head.weight.grad[places].sum())
 
 
 @pytest.mark.catalogue("S4-070")
@@ -247,12 +247,12 @@ def test_a_convolution_is_linear_in_its_kernel_and_in_its_picture():
 def test_matrices_of_one_size_commute_and_others_have_no_product(rng):
     a, b = torch.randn(2, 4, 4, dtype=F64)
     inner = (a * b).sum()
-    assert valid(a, b).shape == (1, 1)
-    torch.testing.assert_close(valid(a, b)[0, 0], inner)
-    torch.testing.assert_close(valid(b, a)[0, 0], inner)
-    assert valid(a, torch.randn(6, 6)).shape == (3, 3)
-    with pytest.raises(RuntimeError, match="[Kk]ernel size"):
-        valid(torch.randn(6, 6), a)
+    for kernel, picture in ((a, b), (b, a)):
+        assert layer(kernel, picture).shape == (1, 1)
+        torch.testing.assert_close(layer(kernel, picture)[0, 0], inner)
+    assert layer(a, torch.randn(6, 6, dtype=F64)).shape == (3, 3)
+    with pytest.raises(ValueError, match="leaves nothing of the shape"):
+        layer(torch.randn(6, 6), a)
     f, g = rng.normal(size=(2, 200))
     assert abs(numpy.convolve(f, g) - numpy.convolve(g, f)).max() < 1e-12
 
@@ -263,6 +263,11 @@ def test_padding_is_linear():
     padded = [F.pad(m, (2, 2, 2, 2)) for m in (a + 0.5 * b, a, b)]
     assert torch.equal(padded[0], padded[1] + 0.5 * padded[2])
     assert torch.equal(nn.ZeroPad2d(2)(a[None])[0], padded[1])
+    # A layer whose kernel is 1 is its padding.
+    one = torch.ones(1, 1)
+    layers = [layer(one, m, padding="zero", pad=2) for m in (a + 0.5 * b, a, b)]
+    assert all(torch.equal(x, y) for x, y in zip(layers, padded, strict=True))
+    assert torch.equal(layers[0], layers[1] + 0.5 * layers[2])
 
 
 @pytest.mark.catalogue("S28", "S3-094", "S4-067")

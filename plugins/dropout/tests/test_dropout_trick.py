@@ -6,13 +6,16 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import points
 import pytest
 import torch
 import torch.nn.functional as F
 from calls import count_calls
 from light import loaded
 from pegboard import Context, Peg, PegboardError, Trick
+from pegboard.config.check import check
 from pegboard.pegs import find, infer
+from pegboard.planning import assemble, make_plan
 from pegboard_dropout import Dropout, build, pegboard_regularizers
 from pegboard_dropout.trick import FeatureDropout
 from torch import nn
@@ -49,6 +52,35 @@ def test_hangs_on_the_sites_it_is_given_and_nowhere_else(mlp: Make, hang: Hang) 
     assert hang(model, Dropout()) == ["4", "8"]
     assert [type(peg.dropout) for _, peg in find(model) if peg.site == "hidden"] == [nn.Dropout] * 2
     assert hang(mlp(6, 5, 4, 3), Dropout(sites=("input", "affine"))) == ["0", "2", "6"]
+
+
+@pytest.mark.catalogue("S3-131", "S4-151")
+def test_a_model_that_a_config_builds_has_a_new_mask_in_each_pass_and_none_in_evaluation() -> None:
+    def assembled(p: float) -> nn.Module:
+        x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+        config = points.given(
+            x, values=x[:, :1], model={"name": "mlp", "hidden": [500], "activation": "sigmoid"},
+            regularizers={"dropout": {"p": p}},
+        )  # fmt: skip
+        return assemble(make_plan(check(config), read=True), "cpu").model
+
+    x, net = torch.randn(200, 3), assembled(0.3)
+    whole = net.eval().body(x)  # type: ignore[operator]
+    assert torch.equal(whole, net.body(x)) and whole.min() > 0  # type: ignore[operator]
+    net.train()
+    first, second = net.body(x), net.body(x)  # type: ignore[operator]
+    for passed in (first, second):
+        kept = passed != 0
+        torch.testing.assert_close(passed[kept], whole[kept] / 0.7)
+        assert abs(kept.float().mean().item() - 0.7) < 3 * (0.7 * 0.3 / kept.numel()) ** 0.5
+    assert 0.3 < ((first != 0) != (second != 0)).float().mean() < 0.5  # 2 * 0.7 * 0.3 of the units
+    # A unit that was dropped gets no gradient, and gives none to its weights.
+    one = net.body(x[:1])  # type: ignore[operator]
+    weight = net.get_parameter("body.1.weight")
+    (slope,) = torch.autograd.grad(one.sum(), weight)
+    assert torch.equal((slope != 0).any(1), (one != 0)[0])
+    nothing = assembled(0.0)  # all units kept
+    assert torch.equal(nothing.train().body(x), nothing.eval().body(x))  # type: ignore[operator]
 
 
 @pytest.mark.catalogue("S3-134")

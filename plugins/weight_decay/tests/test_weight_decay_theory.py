@@ -262,7 +262,10 @@ def test_margin_and_training_hinge_grow_with_lambda(fit: Fit) -> None:
 def test_runs_with_several_strengths_are_chosen_between_by_their_validation_accuracy(
     seed: int, tmp_path: Path
 ) -> None:
-    """Forty noisy features and 90 samples: of four lambdas the one that validates best is nearly the best."""
+    """Forty noisy features and 90 samples: of four lambdas the one that validates best is nearly the best.
+
+    No part tunes settings; a loop over runs, whose figures are compared, is how a strength is chosen.
+    """
     margins, hinges, held, fresh = [], [], [], []
     for lam in (1e-4, 0.01, 1.0, 100.0):
         config = {
