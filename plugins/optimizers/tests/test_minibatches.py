@@ -4,9 +4,14 @@ import math
 
 import pytest
 import torch
+from pegboard import Batch, PegboardError
+from pegboard.config.check import check
 from pegboard.data import epoch_order
 from pegboard.data.sampling import all_alike
+from pegboard.engine.precision import choose_precision
+from pegboard.engine.step import link
 from pegboard.inference import Trained
+from pegboard.planning import assemble, make_plan
 from pegboard_objectives.functional import regression
 from points import given, run
 
@@ -23,13 +28,14 @@ def problem(samples, features, seed, noise=1.0, dtype=DOUBLE):
 
 
 def gradients(x, y, w, batches):
-    """The gradient of the loss of every batch: (batches, features)."""
-    found = []
-    for index in batches:
-        at = w.clone().requires_grad_()
-        [g] = torch.autograd.grad(regression(x[index] @ at, y[index]), at)
-        found.append(g.flatten())
-    return torch.stack(found)
+    """The gradient of the loss of every batch in the step of a run: (batches, features)."""
+    config = given(x[:2], values=y[:2], model={"name": "linear", "bias": False}, optimizer="sgd")
+    assembly = assemble(make_plan(check(config), read=True), "cpu")
+    with torch.no_grad():
+        assembly.model.double().head.weight.copy_(w.T)
+    linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+    found = [linked.gradients([Batch((x[index],), y[index])])[1] for index in batches]
+    return torch.stack([g.flatten() for [g] in found])
 
 
 @pytest.mark.catalogue("T075", "S4-062")
@@ -123,7 +129,9 @@ def test_small_batches_need_small_rates(tmp_path):
     stable = train(64, 0.1, epochs=10).summary["figures"]["test/loss"]
     assert stable < 1.5 * least
     wild = [row["train/loss"] for row in train(1, 0.1, epochs=1).history if "train/loss" in row]
-    assert wild[-1] > 1e3 * stable  # and it would go on to infinity
+    assert wild[-1] > 1e3 * stable
+    with pytest.raises(PegboardError, match=r"the loss was (inf|nan)"):
+        train(1, 0.1, epochs=50)
     # The noise of an update, rate * variance / size, in a run that is stable for both.
     w = torch.zeros(20, 1, dtype=DOUBLE)
     noise = {}
