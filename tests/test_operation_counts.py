@@ -175,8 +175,9 @@ def test_backpropagation_through_a_chain_is_linear_and_differences_are_quadratic
 
 
 def gradient_work(model: nn.Module) -> int:
-    """The operations of the loss h^2 of one number and of its gradient by all parameters."""
-    x = torch.full((1, 1), 0.8)
+    """The operations of the loss h^2 of one sample and of its gradient by all parameters."""
+    first = next(model.parameters())
+    x = torch.full((1, first.shape[1]), 0.8, dtype=first.dtype)
 
     def run() -> None:
         torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
@@ -245,6 +246,17 @@ def test_two_units_in_a_layer_have_four_parameters_and_linear_work() -> None:
         assert torch.allclose(mine, theirs, atol=1e-10, rtol=1e-10)
     work = [backpropagate_two(*two_wide(depth))[1] for depth in (10, 20, 30, 40)]
     assert len({b - a for a, b in pairwise(work)}) == 1  # the same for every ten layers more
+    # A network of the framework has them too, below a last layer that sums.
+    nets = {n: Mlp(2, [2] * n, 1, "leaky_relu", bias=False, alpha=0.5).double() for n in (10, 20, 30, 40)}
+    assert all(sum(p.numel() for p in net.body.parameters()) == 4 * n for n, net in nets.items())
+    with torch.no_grad():
+        for p, matrix in zip(nets[10].parameters(), [*matrices, torch.ones(1, 2)], strict=True):
+            p.copy_(matrix)
+    found = torch.autograd.grad(nets[10](x[None]).sum(), list(nets[10].body.parameters()))
+    for mine, theirs in zip(by_hand, found, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-10, rtol=1e-10)
+    counted = [gradient_work(net) for net in nets.values()]
+    assert len({b - a for a, b in pairwise(counted)}) == 1
 
 
 # Whole networks.

@@ -5,7 +5,9 @@ import math
 
 import pytest
 import torch
-from pegboard import Batch, Context, DataSpec, Facts, PegboardError, Resident, Splits, Values, Vector
+from pegboard import Batch, Context, DataSpec, Facts, PegboardError, Values, Vector
+from pegboard.config.check import check
+from pegboard.planning import assemble, make_plan
 from pegboard_mlp import Polynomial as PolynomialConfig
 from pegboard_mlp import pegboard_models
 from pegboard_mlp.bases import Polynomial, SineTrend, convert
@@ -142,17 +144,17 @@ def test_a_trained_parabola_goes_through_its_three_points(tmp_path):
 @pytest.mark.catalogue("T078")
 def test_a_polynomial_of_many_outputs_and_its_exact_minimiser():
     n, d, count = 64, 3, 40
-    model = Polynomial(1, d, n).double()
-    assert sum(p.numel() for p in model.parameters()) == n * (d + 1) == 256
     x, y = torch.randn(count, 1, dtype=F64), torch.randn(count, n, dtype=F64)
     hat = torch.cat([x**k for k in range(d + 1)], 1)
-    splits = Splits(spec=DataSpec((Vector(1),), Values(n)), train=Resident([x], y))
-    context = Context(spec=splits.spec, outputs=n, samples=count)
-    built = PARTS["polynomial"].build(PolynomialConfig(degree=3), context)
-    assert [p.shape for p in built.parameters()] == [p.shape for p in model.parameters()]
+    objective = {"name": "mse", "features": "sum"}
+    config = given(x, values=y, model={"name": "polynomial", "degree": d}, objective=objective)
+    made = assemble(make_plan(check(config), read=True), "cpu")
+    model = made.model.double()
+    assert type(model) is Polynomial
+    assert sum(p.numel() for p in model.parameters()) == n * (d + 1) == 256
 
     def gradient():
-        loss = (model(x) - y).square().sum(1).mean()
+        loss = made.objective.loss(model(x), y)
         weight, bias = torch.autograd.grad(loss, [model.head.weight, model.head.bias])
         return torch.cat((bias[:, None], weight), 1)
 
@@ -164,6 +166,9 @@ def test_a_polynomial_of_many_outputs_and_its_exact_minimiser():
         model.head.bias.copy_(best[:, 0])
         model.head.weight.copy_(best[:, 1:])
     assert gradient().abs().max() < 1e-10
+    exact = fit(Polynomial(1, d, n), x, y)  # which the reference of a run takes for the minimum
+    torch.testing.assert_close(exact.head.weight, model.head.weight, atol=1e-10, rtol=0)
+    torch.testing.assert_close(exact.head.bias, model.head.bias, atol=1e-10, rtol=0)
 
 
 @pytest.mark.catalogue("S3-031")

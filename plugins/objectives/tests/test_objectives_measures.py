@@ -4,14 +4,15 @@ import math
 
 import pytest
 import torch
-from pegboard import Batch, Classes, Context, DataSpec, Reference, Resident, Splits, Values, Vector
+from pegboard import Batch, Classes, Context, DataSpec, Resident, Splits, Values, Vector
 from pegboard.config.check import ConfigError, check
 from pegboard.inference import Trained
 from pegboard.planning import read_data
 from pegboard_mlp.kmeans import KmeansReference
 from pegboard_mlp.logistic import LogisticReference
 from pegboard_mlp.modules import LinearModel
-from pegboard_mlp.reference_configs import Kmeans, Logistic
+from pegboard_mlp.reference_configs import Kmeans, LeastSquares, Logistic
+from pegboard_mlp.squares import LeastSquaresReference
 from pegboard_objectives import measures, pegboard_objectives
 from pegboard_objectives.region_options import ErrorByRegion
 from pegboard_objectives.regions import RegionProbe
@@ -160,33 +161,22 @@ def test_signed_distance_and_margin_of_a_plane():
     assert margin > 0 and margin == found.abs().min()
 
 
-class Squares(Reference):
-    """Least squares without an intercept."""
-
-    def solve(self, model, train):
-        best = torch.nn.Linear(*reversed(model.weight.shape), bias=False).double()
-        best.weight.data = torch.linalg.lstsq(train.inputs[0].double(), train.target.double()).solution.T
-        return best
-
-    def value(self, model, train):
-        return torch.nn.functional.mse_loss(
-            model.double()(train.inputs[0].double()), train.target.double()
-        ).item()
-
-
 @pytest.mark.catalogue("T080")
 def test_relative_loss_is_zero_at_the_minimum_and_above_elsewhere():
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 3, generator=generator), torch.randn(40, 1, generator=generator)
-    train, reference = Batch((x,), y), Squares()
-    best = reference.solve(torch.nn.Linear(3, 1, bias=False), train)
+    train, reference = Batch((x,), y), LeastSquaresReference(LeastSquares(), Context())
+    best = reference.solve(LinearModel(3, 1).double(), train)
     assert reference.gap(best, best, train)["relative"] == 0
     for _ in range(20):
-        other = torch.nn.Linear(3, 1, bias=False).double()
-        other.weight.data = best.weight.data + torch.randn(1, 3, generator=generator)
+        other = LinearModel(3, 1).double()
+        other.head.weight.data = best.head.weight.data + torch.randn(1, 3, generator=generator)
+        other.head.bias.data = best.head.bias.data + torch.randn(1, generator=generator)
         found = reference.gap(other, best, train)
         assert found["relative"] > 0
-        assert found["relative"] == pytest.approx(found["objective"] / found["optimum"] - 1)
+        loss = torch.nn.functional.mse_loss(other(x.double()), y.double()).item()
+        assert found["objective"] == pytest.approx(loss)
+        assert found["relative"] == pytest.approx(loss / found["optimum"] - 1)
 
 
 def test_disparity_is_the_largest_difference_between_groups():

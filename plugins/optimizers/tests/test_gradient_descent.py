@@ -361,7 +361,9 @@ def test_the_gradient_is_not_the_best_direction_of_a_step_of_finite_length():
 
 
 @pytest.mark.catalogue("T083")
-@pytest.mark.parametrize(("rate", "converges"), [(0.0099, True), (0.0101, False), (1 / 19, False)])
+@pytest.mark.parametrize(
+    ("rate", "converges"), [(0.001, True), (0.005, True), (0.0099, True), (0.0101, False), (1 / 19, False)]
+)
 def test_which_rates_oscillate_on_a_wave(rate, converges):
     part = PARTS["sgd"]
     point = torch.nn.Parameter(torch.tensor([0.01], dtype=DOUBLE))
