@@ -11,8 +11,6 @@ import torch
 from pegboard.inference import Trained
 from pegboard_datasets import PolynomialTeacher, pegboard_datasets
 
-COUNT = 3
-
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,18 +24,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.catalogue("S3-035")
-def test_cross_validation_chooses_the_degree_of_a_polynomial(tmp_path: Path, quick: None) -> None:
-    """30 noisy points of a cosine ask for degree 3 to 5, whoever is in which of 3, 5 or 10 folds."""
+@pytest.mark.parametrize("count", [3, 10])
+def test_cross_validation_chooses_the_degree_of_a_polynomial(tmp_path: Path, quick: None, count: int) -> None:
+    """30 noisy points of a cosine ask for degree 3 to 5, in how many folds they may be."""
     risk = {}
     for degree in range(1, 16):
         config: dict[str, Any] = {
             "data": {"name": "cosine", "batch_size": "all", "test": 0},
             "model": {"name": "polynomial", "degree": degree, "basis": "legendre", "domain": [0.0, 1.0]},
             "optimizer": {"name": "lbfgs", "max_iter": 100, "line_search_fn": "strong_wolfe"},
-            "trainer": {"epochs": 1, "device": "cpu", "threads": 1, "folds": COUNT, "diagnose": False},
+            "trainer": {"epochs": 1, "device": "cpu", "threads": 1, "folds": count, "diagnose": False},
         }
         run = pegboard.train(config, root=tmp_path / str(degree), quiet=True)
-        assert [fold.folder.name for fold in run.folds] == [f"fold-{i}" for i in range(COUNT)]
+        assert [fold.folder.name for fold in run.folds] == [f"fold-{i}" for i in range(count)]
         assert {fold.status for fold in run.folds} == {"finished"}  # each of them one fit
         low, high = run.summary["statistics"]["val/loss"]["interval"]
         assert low <= run.figures["val/loss"] <= high
