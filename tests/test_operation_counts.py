@@ -328,14 +328,26 @@ def test_a_step_is_counted_where_a_module_is_called_on_a_parameter(tmp_path: Pat
 
 
 @pytest.mark.catalogue("S3-018")
-@pytest.mark.parametrize("form", ["plain", "residual", "dense"])
-def test_the_parameters_of_a_model_are_those_of_its_blocks_each_once(form: str) -> None:
-    planned = plan([6, 6, 6], form=form)
-    model = assemble(planned, "meta").model
-    blocks = [m for m in model.modules() if m._parameters]
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [
+        *(("iris", {"name": "mlp", "hidden": [6, 6, 6], "form": f}) for f in ("plain", "residual", "dense")),
+        ("digits", "resnet"),
+        ("digits", "vit"),
+        ("digits", "vae"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else part["form"],
+)
+def test_the_parameters_of_a_model_are_those_of_its_blocks_each_once(
+    data: str, model: str | dict[str, Any]
+) -> None:
+    config = {"data": data, "model": model, "optimizer": "sgd", "trainer": {"device": "cpu"}}
+    planned = make_plan(check(config), read=False)
+    net = assemble(planned, "meta").model
+    blocks = [m for m in net.modules() if m._parameters]
     held = [p for block in blocks for p in block.parameters(recurse=False)]
     assert len(blocks) > 3 and len({id(p) for p in held}) == len(held)
-    assert {id(p) for p in held} == {id(p) for p in model.parameters()}
+    assert {id(p) for p in held} == {id(p) for p in net.parameters()}
     assert sum(p.numel() for p in held) == explained(planned.explain(), "parameters")
 
 
