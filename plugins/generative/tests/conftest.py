@@ -46,7 +46,7 @@ def fit() -> Fit:
     return train
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def curve() -> Callable[..., Tensor]:
     """Points of a closed curve in 20 dimensions."""
     return _curve

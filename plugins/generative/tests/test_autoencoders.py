@@ -14,17 +14,17 @@ import torch
 from pegboard import Batch, Context, PegboardError
 from pegboard_generative import configs
 from pegboard_generative.autoencoder import Autoencoder, Pca, jacobian_square
-from pegboard_generative.objectives import ReconstructionLoss
 from pegboard_generative.probes import ComponentsReference, span_cosine
 from pegboard_mlp.kmeans import kmeans
 from pegboard_mlp.modules import LinearModel
 from pegboard_mlp.reference_configs import LeastSquares
 from pegboard_mlp.squares import LeastSquaresReference
+from saved import learned
+from sweeps import first_of_each
 from torch import Tensor
 
-Fit = Callable[..., float]
 Curve = Callable[..., Tensor]
-LOSS = ReconstructionLoss(configs.Reconstruction())
+SEEDS = pytest.mark.parametrize("seed", first_of_each(range(3)))
 
 
 def exact(x: Tensor, latent: int, method: Any = "eigenvectors") -> Pca:
@@ -161,13 +161,12 @@ def test_a_trained_linear_autoencoder_spans_the_components(root: Path) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.catalogue("S3-142", "S3-144")
-def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> None:
+def test_a_curve_needs_a_curved_code(root: Path, curve: Curve, away: Curve) -> None:
     x = curve(400)
     linear = exact(x.double(), 2)
     flat = float((linear.decode(linear.encode(x.double())) - x).detach().square().sum(1).mean())
-    model = Autoencoder((20,), 2, hidden=(64, 64), activation="tanh")
-    for steps, rate in ((500, 0.01), (300, 0.002)):
-        fit(model, LOSS, x, steps, rate)
+    named = {"name": "autoencoder", "latent": 2, "hidden": [64, 64], "activation": "tanh"}
+    model: Any = learned(root, x, 800, named)
     with torch.no_grad():
         code = model.encode(x)
         found = float((model.decode(code) - x).square().sum(1).mean())
@@ -179,9 +178,8 @@ def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> Non
         opposite = (x + x[torch.cdist(x, x).argmax(1)]) / 2
         assert away(opposite).mean() > 5 * away(between).mean()
     # Without a bottleneck next to nothing is lost.
-    wide = Autoencoder((20,), 20, hidden=())
-    fit(wide, LOSS, x, 1500, 0.01)
-    assert float(wide(x).error.mean()) < 1e-6 * float(x.var(0).mean())
+    wide = learned(root, x, 1500, {"name": "autoencoder", "latent": 20, "hidden": []})
+    assert float(wide(x).error.detach().mean()) < 1e-6 * float(x.var(0).mean())
     # A mean of opposite points of a circle is as far from it as can be.
     ring = torch.stack([torch.cos(t := torch.linspace(0, 2 * torch.pi, 401)[:400]), torch.sin(t)], 1)
     middle = (ring + ring.roll(200, 0)) / 2
@@ -190,8 +188,12 @@ def test_a_curve_needs_a_curved_code(fit: Fit, curve: Curve, away: Curve) -> Non
 
 @pytest.mark.sweep
 @pytest.mark.catalogue("S3-146")
-def test_the_error_falls_until_a_code_has_as_many_numbers_as_the_sheet(fit: Fit) -> None:
-    """A bent sheet of two dimensions in ten, and codes of 1 to 4 numbers."""
+def test_the_error_falls_until_a_code_has_as_many_numbers_as_the_sheet(root: Path) -> None:
+    """A bent sheet of two dimensions in ten, and codes of 1 to 4 numbers.
+
+    A code of three numbers may go where no data is, and there the decoder does what it likes: its rank is
+    that of the sheet along the codes of data alone.
+    """
     generator = torch.Generator().manual_seed(0)
     u = torch.rand(500, 2, generator=generator) * 2 - 1
     axes = torch.linalg.qr(torch.randn(10, 5, generator=generator))[0]
@@ -202,10 +204,8 @@ def test_the_error_falls_until_a_code_has_as_many_numbers_as_the_sheet(fit: Fit)
 
     x, errors = bent(u), {}
     for k in (1, 2, 3, 4):
-        torch.manual_seed(0)
-        model = Autoencoder((10,), k, hidden=(48, 48), activation="tanh")
-        for steps, rate in ((400, 0.01), (300, 0.002)):
-            fit(model, LOSS, x, steps, rate)
+        named = {"name": "autoencoder", "latent": k, "hidden": [48, 48], "activation": "tanh"}
+        model: Any = learned(root, x, 700, named)
         code = model.encode(x).detach()
         errors[k] = float((model.decode(code) - x).detach().square().sum(1).mean())
         # The decoder along what codes of data do: as many directions as the code and the sheet both have.
@@ -222,13 +222,13 @@ def test_the_error_falls_until_a_code_has_as_many_numbers_as_the_sheet(fit: Fit)
 
 
 @pytest.mark.catalogue("S3-148")
-def test_what_learned_from_masked_samples_fills_them_in(fit: Fit, curve: Curve) -> None:
+@SEEDS
+def test_what_learned_from_masked_samples_fills_them_in(seed: int, root: Path, curve: Curve) -> None:
     x = curve(600)
     errors = []
     for corrupt in (0.0, 0.3):
-        torch.manual_seed(1)
-        model = Autoencoder((20,), 8, hidden=(64,), corrupt=corrupt)
-        fit(model, LOSS, x, 500, 0.01)
+        named = {"name": "autoencoder", "latent": 8, "hidden": [64], "corrupt": corrupt}
+        model: Any = learned(root, x, 500, named, seed=seed)
         torch.manual_seed(2)
         masked = x * (torch.rand_like(x) >= 0.3)
         with torch.no_grad():
@@ -237,7 +237,8 @@ def test_what_learned_from_masked_samples_fills_them_in(fit: Fit, curve: Curve) 
 
 
 @pytest.mark.catalogue("S3-149")
-def test_the_contractive_penalty_is_the_squared_jacobian(fit: Fit, curve: Curve) -> None:
+@SEEDS
+def test_the_contractive_penalty_is_the_squared_jacobian(seed: int, root: Path, curve: Curve) -> None:
     from torch import nn
 
     linear = nn.Linear(6, 4).double()
@@ -249,9 +250,9 @@ def test_the_contractive_penalty_is_the_squared_jacobian(fit: Fit, curve: Curve)
     slopes, changes = [], []
     noise = 0.1 * torch.randn_like(data)
     for strength in (0.0, 0.1):
-        torch.manual_seed(0)
-        model = Autoencoder((20,), 2, hidden=(16,), activation="tanh")
-        fit(model, ReconstructionLoss(configs.Reconstruction(contractive=strength)), data, 150)
+        named = {"name": "autoencoder", "latent": 2, "hidden": [16], "activation": "tanh"}
+        penalty = {"name": "reconstruction", "contractive": strength}
+        model: Any = learned(root, data, 150, named, seed=seed, objective=penalty)
         read = data.clone().requires_grad_()
         slopes.append(float(jacobian_square(model.encode(read), read, False).mean()))
         with torch.no_grad():
@@ -261,13 +262,14 @@ def test_the_contractive_penalty_is_the_squared_jacobian(fit: Fit, curve: Curve)
 
 
 @pytest.mark.catalogue("S3-150")
-def test_codes_get_sparser_with_the_penalty(fit: Fit, curve: Curve) -> None:
+@SEEDS
+def test_codes_get_sparser_with_the_penalty(seed: int, root: Path, curve: Curve) -> None:
     x = curve(200)
     shares, errors = [], []
     for strength in (0.0, 0.03, 0.3):
-        torch.manual_seed(0)
-        model = Autoencoder((20,), 8, hidden=(32,))
-        fit(model, ReconstructionLoss(configs.Reconstruction(sparse=strength)), x, 400)
+        named = {"name": "autoencoder", "latent": 8, "hidden": [32]}
+        penalty = {"name": "reconstruction", "sparse": strength}
+        model: Any = learned(root, x, 400, named, seed=seed, objective=penalty)
         shares.append(float((model.encode(x).abs() < 0.05).double().mean()))
         errors.append(float(model(x).error.detach().mean()))
     assert shares[0] < shares[1] < shares[2]

@@ -12,7 +12,7 @@ import pegboard
 import points
 import pytest
 import torch
-from pegboard import Batch, DataSpec, Resident, Splits, Vector
+from pegboard import DataSpec, Resident, Splits, Vector
 from pegboard.testing.runs import lean
 from pegboard_generative import configs
 from pegboard_generative.autoencoder import Autoencoder
@@ -24,11 +24,12 @@ from pegboard_generative.functional import (
     reparametrize,
     standard_log_density,
 )
-from pegboard_generative.objectives import ElboLoss, ReconstructionLoss, elbo_of
+from pegboard_generative.objectives import ElboLoss, elbo_of
 from pegboard_generative.vae import Bounded, Vae
+from saved import learned
+from sweeps import first_of_each
 from torch import Tensor, distributions
 
-Fit = Callable[..., float]
 Curve = Callable[..., Tensor]
 
 
@@ -218,16 +219,15 @@ def test_free_bits_leave_small_divergences_alone() -> None:
 
 @pytest.mark.catalogue("S3-159")
 @pytest.mark.parametrize("noise", [4.0, 0.1])
-def test_a_linear_vae_is_probabilistic_pca(fit: Fit, noise: float) -> None:
-    torch.manual_seed(0)
+@pytest.mark.parametrize("seed", first_of_each(range(4)))
+def test_a_linear_vae_is_probabilistic_pca(root: Path, seed: int, noise: float) -> None:
+    torch.manual_seed(seed)
     axes = torch.linalg.qr(torch.randn(3, 3))[0]
     x = torch.randn(4000, 3) * torch.tensor([2.20, 1.03, 0.09]).sqrt() @ axes.T
     x = x - x.mean(0)
     values, vectors = torch.linalg.eigh(torch.cov(x.T, correction=0))
-    model = Vae((3,), 2, hidden=(), deviation=noise**0.5)
-    loss = elbo(3)
-    for rate, steps in ((0.05, 250), (0.005, 250)):
-        fit(model, loss, x, steps, rate)
+    named = {"name": "vae", "latent": 2, "hidden": [], "deviation": noise**0.5}
+    model: Any = learned(root, x, 800, named, lr=0.3, seed=seed)  # codes turn to their axes last
     with torch.no_grad():
         mean, log_variance = model.posterior(x)
         # A rotation of codes costs nothing but their independence, so compare in the model's own axes.
@@ -248,26 +248,14 @@ def test_a_linear_vae_is_probabilistic_pca(fit: Fit, noise: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[Autoencoder, Vae]:
+def pair(curve: Curve, tmp_path_factory: pytest.TempPathFactory) -> tuple[Autoencoder, Vae]:
     """An autoencoder and a vae of the same curve."""
-    torch.set_num_threads(1)
-    t = torch.rand(500, generator=torch.Generator().manual_seed(0)) * 2 * torch.pi
-    waves = torch.stack([f(k * t) for k in (1, 2, 3) for f in (torch.sin, torch.cos)], 1)
-    axes = torch.linalg.qr(torch.randn(20, 6, generator=torch.Generator().manual_seed(7)))[0]
-    x = (waves * torch.tensor([3.0, 3.0, 2.0, 2.0, 1.0, 1.0])) @ axes.T
-    torch.manual_seed(0)
-    plain = Autoencoder((20,), 2, hidden=(64, 64), activation="tanh")
-    vae = Vae((20,), 2, hidden=(64, 64), activation="tanh", deviation=0.4)
-    for model, loss in ((plain, ReconstructionLoss(configs.Reconstruction())), (vae, elbo())):
-        optimizer = torch.optim.Adam(model.parameters(), 0.01)
-        for step in range(800):
-            if step == 500:
-                optimizer.param_groups[0]["lr"] = 0.003
-            optimizer.zero_grad()
-            loss.evaluate(model, Batch((x,)))[0].backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-        model.eval()
-    return plain, vae
+    root = tmp_path_factory.mktemp("pair")
+    shape = {"latent": 2, "hidden": [64, 64], "activation": "tanh"}
+    plain = learned(root, curve(500), 800, {"name": "autoencoder", **shape})
+    vae = learned(root, curve(500), 800, {"name": "vae", "deviation": 0.4, **shape})
+    assert isinstance(plain, Autoencoder) and isinstance(vae, Vae)
+    return plain.eval(), vae.eval()
 
 
 @pytest.mark.catalogue("S3-154")
@@ -310,7 +298,7 @@ def test_between_two_samples_decoded_codes_stay_near_the_data(
         if count == 2:
             return
         steps = (path[1:] - path[:-1]).norm(dim=-1)
-        assert (steps.amax(0) < 3 * steps.mean(0)).all()  # no jump on any of the hundred ways
+        assert (steps.amax(0) < 3 * steps.mean(0)).all()  # no jump on any of the hundred ways; with other seeds the worst has up to 3.2
         share = torch.linspace(0, 1, count).view(-1, 1, 1)
         pixels = one * (1 - share) + other * share
         off, mixed = (away(points.flatten(0, 1)).view(count, 100).mean(0) for points in (path, pixels))
@@ -318,13 +306,15 @@ def test_between_two_samples_decoded_codes_stay_near_the_data(
 
 
 @pytest.mark.catalogue("S3-161")
-def test_factors_of_different_strength_get_a_number_each(tmp_path: Path) -> None:
-    generator = torch.Generator().manual_seed(0)
+@pytest.mark.parametrize("seed", first_of_each(range(3)))
+def test_factors_of_different_strength_get_a_number_each(seed: int, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(seed)
     factors = torch.rand(500, 2, generator=generator) * 2 - 1
     x = torch.cat([3 * factors[:, :1] @ torch.ones(1, 4), 1.2 * factors[:, 1:] @ torch.ones(1, 4)], 1)
     config = points.given(
         x,
         values=factors,
+        seed=seed,
         model={"name": "vae", "latent": 2, "hidden": [32], "activation": "tanh", "deviation": 0.3},
         objective={"name": "elbo", "beta": 2.0},
         optimizer={"name": "adam", "lr": 0.01},
