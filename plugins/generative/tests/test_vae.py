@@ -298,7 +298,8 @@ def test_between_two_samples_decoded_codes_stay_near_the_data(
         if count == 2:
             return
         steps = (path[1:] - path[:-1]).norm(dim=-1)
-        assert (steps.amax(0) < 3 * steps.mean(0)).all()  # no jump on any of the hundred ways; with other seeds the worst has up to 3.2
+        # The worst of the ways has 2.5 times the mean, with other seeds up to 3.2.
+        assert (steps.amax(0) < 3 * steps.mean(0)).all()  # no jump on any of the hundred ways
         share = torch.linspace(0, 1, count).view(-1, 1, 1)
         pixels = one * (1 - share) + other * share
         off, mixed = (away(points.flatten(0, 1)).view(count, 100).mean(0) for points in (path, pixels))
