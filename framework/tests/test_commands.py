@@ -163,31 +163,35 @@ def test_a_reader_that_leaves_is_not_an_error(cfg: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_terminal_gets_a_bar_and_tables(config: Config, root: Path) -> None:
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
+    """A stream that is a terminal of that width."""
+    for name, value in {"COLUMNS": str(width), "LINES": "24", "TERM": "xterm", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    return stream
+
+
+def test_a_terminal_gets_a_bar_and_tables(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pegboard.config.check import check
     from pegboard.report.console import Console
     from pegboard.training import run_plan
-    from rich.console import Console as Rich
 
-    stream = io.StringIO()
+    stream = terminal(monkeypatch, 120)
     console = Console(stream=stream)
-    console.rich = Rich(file=stream, force_terminal=True, width=120)
-    console.live = True
     trackers = {"note": {"path": "/nowhere/at/all"}}
     run_plan(check(config(trackers=trackers)), root, console)
     text = stream.getvalue()
     assert "12/12" in text and "steps/s" in text and "┃" in text
 
 
-def drawn_at(width: int, row: dict[str, float]) -> list[str]:
-    """What a terminal of that width shows of a run after its last step."""
+def drawn_on(stream: io.StringIO, row: dict[str, float]) -> list[str]:
+    """What a terminal shows of a run after its last step."""
     from pegboard.report.console import Console
-    from rich.console import Console as Rich
 
-    stream = io.StringIO()
     console = Console(stream=stream)
-    console.rich = Rich(file=stream, force_terminal=True, width=width, no_color=True)
-    console.live = True
     console.start(600)
     console.row(row)
     console.advanced(600)
@@ -196,10 +200,10 @@ def drawn_at(width: int, row: dict[str, float]) -> list[str]:
     return text.replace("\r", "\n").splitlines()
 
 
-def test_a_narrow_terminal_keeps_its_bar_and_every_figure() -> None:
+def test_a_narrow_terminal_keeps_its_bar_and_every_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("loss", "val/loss", "val/accuracy", "val/top5", "val/f1", "val/ece", "test/loss")
     row = {name: 0.12345 + i for i, name in enumerate(names)}
-    lines = drawn_at(80, row)
+    lines = drawn_on(terminal(monkeypatch, 80), row)
     assert all(len(line) <= 80 for line in lines)
     last = lines[max(i for i, line in enumerate(lines) if "600/600" in line) :]
     assert "━" * 10 in last[0] and "steps/s" in last[0]

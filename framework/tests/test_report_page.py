@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -182,3 +183,15 @@ def test_the_panel_of_losses_says_which_tricks_act_on_the_training_loss(tmp_path
     labels = {axes.get_title(): axes.get_xlabel() for axes in drawn[0].axes}
     assert "dropout, label_smoothing" in " ".join(labels["loss"].split()) and "objective" in labels["loss"]
     assert labels["accuracy"] == "step"
+
+
+def test_a_slow_machine_gets_no_warning_of_legends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    from pegboard.report.curves import draw_curves
+
+    seconds = itertools.count(step=10)
+    monkeypatch.setattr("matplotlib.legend.time.perf_counter", lambda: next(seconds))
+    rows = [{"step": i, "train/loss": 1.0, "val/loss": 2.0} for i in (1, 2)]
+    draw_curves(rows, tmp_path / "a.png", "a")
+    assert not [str(w.message) for w in recwarn]

@@ -68,6 +68,7 @@ def test_a_key_of_another_trainer_is_answered_with_the_one_here(
     [
         ("trainer.strategy=ddp", "one device: trainer.device"),
         ("trainer.num_nodes=2", "one device"),
+        ("trainer.nproc=2", "one device"),
         ("trainer.default_root_dir=x", "--root DIR"),
         ("output_dir=x", "--root DIR"),
         ("hydra.run.dir=x", "--root DIR"),

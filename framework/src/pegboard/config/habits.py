@@ -62,8 +62,8 @@ without progress: --quiet on the command line <- enable_progress_bar disable_tqd
 a trial of few steps: trainer.steps=1; without any: pegboard check, or pegboard explain <- fast_dev_run
     overfit_batches limit_train_batches max_train_samples dry_run
 where time goes: pegboard train CONFIG --profile <- profiler profile
-a run has one device: trainer.device <- strategy num_nodes nodes ddp fsdp deepspeed distributed local_rank
-    tpu_cores sync_batchnorm
+a run has one device: trainer.device <- strategy num_nodes nodes nproc nproc_per_node ddp fsdp deepspeed
+    distributed local_rank tpu_cores sync_batchnorm
 a command trains one config: start several from a loop, each with its own key=value <- m multirun sweeper
     launcher sweep
 trainer.folds=5 trains one run for each of 5 folds <- cross_validation

@@ -70,7 +70,7 @@ class _Bar(Progress):
     def get_renderables(self) -> Iterator[RenderableType]:
         yield from super().get_renderables()
         if self.figures:
-            yield Text(self.figures, overflow="fold")
+            yield Text(self.figures, overflow="fold", no_wrap=False)  # the console itself never wraps
 
 
 class Console:

@@ -48,7 +48,7 @@ def draw_curves(
             axes.set_xlabel(f"step\n{about_losses(tricks)}", fontsize=7)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.25)
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(loc="best", fontsize=8, frameon=False)  # as by default, where slowness is a warning
     figure.suptitle(title, fontsize=11)
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=110)
