@@ -24,12 +24,15 @@ class Column:
 class Read:
     column: Column = field(default_factory=Column)
     what: str = "part"  # what it does not like
+    inputs: tuple[str, ...] | dict[str, int] = ()
 
 def read(config, context):
     if config.what == "part":
         raise PegboardError("the file is empty\\n  expected rows")
     if config.what == "text":
         raise PegboardError("data.column.name is no column of the file")
+    if config.what == "quoted":
+        raise PegboardError("there is no column 'two', and 'one' is empty; nearest: 'y'")
     raise PegboardError("no such column", field="column.name")
 
 @dataclass(frozen=True)
@@ -106,6 +109,22 @@ def test_what_a_data_set_refuses_has_its_place(
     assert found(mistakes) == [(path, place)]
     if what == "part":
         assert str(mistakes[0]).splitlines()[1:] == ["    the file is empty", "    expected rows"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "path", "place"),
+    [
+        ("[one, two]", "data.inputs.1", "cfg.yaml:1:64"),
+        ("{one: 1, two: 2}", "data.inputs.two", "cfg.yaml:1:72"),
+        ("[two, two]", "data", "cfg.yaml:1:1"),
+        ("[]", "data", "cfg.yaml:1:1"),
+    ],
+)
+def test_a_refused_value_has_its_own_place(
+    refused: Callable[..., list[Mistake]], inputs: str, path: str, place: str
+) -> None:
+    data = f"data: {{name: file, batch_size: 16, what: quoted, inputs: {inputs}, column: {{name: y}}}}"
+    assert found(refused(("data: {name: points, batch_size: 16}", data))) == [(path, place)]
 
 
 @pytest.mark.parametrize(("late", "said"), [("false", "this data"), ("true", "this batch")])

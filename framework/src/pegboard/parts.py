@@ -79,10 +79,12 @@ class SavedModel:
     """A text that names a trained model: a run folder, a checkpoint folder or `zoo:name`; "" is none.
 
     Whether it is there is said before a run begins, with the place in the config. With `files` it may also be
-    the path of a file of weights alone.
+    the path of a file of weights alone. With `alike` it has to read and predict what the run does: features,
+    channels and classes of its data are compared where they are known.
     """
 
     files: bool = False
+    alike: bool = False
 
 
 # A site or role that a plugin adds, with a prefix: `Prefixed("acme:gate")`.

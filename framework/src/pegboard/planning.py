@@ -158,7 +158,8 @@ def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, q
         sampler = Sampler(splits, settings.batches, settings.trainer.accumulate, settings.seed)
         spec, wrong = splits.spec, list(sampler.mistakes(settings, read))
     if settings.spec != spec or splits is not None:
-        settings = refine(settings, spec, None if splits is None else len(splits.train) or None, wrong)
+        samples = None if splits is None else len(splits.train) or None
+        settings = refine(settings, spec, samples, wrong, None if splits is None else bool(splits.val))
     assert settings.objective is not None
     tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]
     ordered, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
@@ -189,8 +190,6 @@ def build(chosen: Chosen, context: Context) -> Any:
         return part.build(chosen.config, context)
     except PegboardError as error:
         error.part = error.part or chosen.path
-        raise
-    except KeyboardInterrupt:
         raise
     except Exception as error:
         error.add_note(f"while building {part.kind} {chosen.key!r} of {chosen.entry.plugin.dist}")

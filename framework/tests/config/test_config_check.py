@@ -201,6 +201,13 @@ def test_what_waits_for_the_data_is_checked_once_it_is_read(accept: Callable[...
     assert "regularizers.soften" in str(raised.value)
 
 
+def test_what_a_config_leaves_out_has_a_place_once_the_data_is_read(accept: Callable[..., Any]) -> None:
+    settings = accept("data: {name: table, path: x}\nmodel: dense\noptimizer: {name: descent, lr: 1}\n")
+    with pytest.raises(ConfigError) as raised:
+        refine(settings, DataSpec((Vector(2),), None))
+    assert [(m.path, str(m.origin)) for m in raised.value.mistakes] == [("objective", "cfg.yaml:1:1")]
+
+
 def test_checks_of_records_see_the_rest_of_the_plan(registry: Registry) -> None:
     seen = []
 

@@ -246,6 +246,26 @@ def test_a_figure_that_the_objective_does_not_give_is_a_mistake(
         run(text.replace(word, f"monitor: {right}"), knowing)
 
 
+def test_no_figure_of_an_empty_validation_split_chooses(accept: Any, base: str, knowing: Registry) -> None:
+    spec = DataSpec((Vector(2),), Classes(3))
+    parts = [Dataset("whole", Plain, none, spec=lambda c: spec, samples=lambda c, fold: (101, 0, 30))]
+    whole = Registry([*knowing.plugins, Plugin("whole", "whole", "1", status="ready", parts=parts)])
+    text = base.replace("epochs: 2", "epochs: 2, monitor: val/loss") + "objective: game\n"
+    settings = run(text, whole)  # spots do not say how many validate
+    refine(settings, spec, 101, (), True)
+    folds = text.replace("monitor", "folds: 3, monitor").replace("spots", "whole")
+    assert run(folds, whole).trainer.folds == 3  # each of them validates
+    for late in (False, True):
+        with pytest.raises(ConfigError) as raised:
+            if late:
+                refine(settings, spec, 101, (), False)
+            else:
+                run(text.replace("spots", "whole"), whole)
+        (mistake,) = raised.value.mistakes
+        assert str(mistake.origin) == "cfg.yaml:10:31" and mistake.message.endswith("split is empty")
+        assert mistake.expected == "one of train/critic/loss, train/maker/loss"
+
+
 def test_players_that_the_objective_does_not_have_are_mistakes(
     accept: Any, base: str, knowing: Registry
 ) -> None:

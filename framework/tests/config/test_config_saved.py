@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ class Learn:
     named: Mapping[str, Ref] = field(default_factory=dict)  # by name
     inner: Inner | None = None
     start: Annotated[str, SavedModel(files=True)] | None = None
+    alike: Annotated[str, SavedModel(alike=True)] = ""  # one for the same data
     share: float = 1.0
 
 
@@ -108,6 +110,45 @@ def test_every_field_that_names_a_trained_model_is_looked_up(
     assert mistake.path == f"{section}.{name}.{path}"
     assert mistake.origin is not None and mistake.origin.line == 9 and mistake.origin.column > 9
     assert "zoo:name" in mistake.expected
+
+
+VECTOR, IMAGE = {"type": "Vector", "features": 2}, {"type": "Image", "channels": 1, "height": 1, "width": 2}
+CLASSES = {"type": "Classes", "count": 3, "names": []}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "target", "fits"),
+    [
+        ([VECTOR], CLASSES, True),
+        ([IMAGE], CLASSES, True),  # may be flattened
+        ([VECTOR | {"features": None}], CLASSES, True),
+        ([{"type": "acme:Video"}], CLASSES, True),  # nothing is known of it
+        ([VECTOR | {"features": 4}], CLASSES, False),
+        ([IMAGE | {"height": 8}], CLASSES, False),
+        ([VECTOR], CLASSES | {"count": 4}, False),
+        ([VECTOR], {"type": "Values", "count": 3}, True),
+    ],
+)
+def test_a_model_of_other_data_cannot_be_learned_from(
+    strange: Registry,
+    accept: Any,
+    base: str,
+    save_run: Callable[[str], None],
+    inputs: list[Any],
+    target: dict[str, Any],
+    fits: bool,
+) -> None:
+    save_run("runs/a")
+    spec = {"inputs": inputs, "target": target, "names": []}
+    Path("runs/a/checkpoints/best/manifest.json").write_text(json.dumps({"spec": spec}), "utf-8")
+    text = base.replace("drop: {p: 0.2}", "learn: {alike: runs/a, teacher: runs/a}")
+    if fits:
+        Path("cfg.yaml").write_text(text, "utf-8")
+        check("cfg.yaml", (), strange)
+    else:
+        (mistake,) = refused(text, strange)
+        assert mistake.path == "regularizers.learn.alike" and str(mistake.origin) == "cfg.yaml:9:18"
+        assert "was trained on" in mistake.message and "Vector(2) -> Classes(3)" in mistake.message
 
 
 def test_a_part_without_strength_needs_no_model(strange: Registry, accept: Any) -> None:

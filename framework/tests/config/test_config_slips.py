@@ -79,6 +79,11 @@ def test_the_answer_helps(refuse: Refuse, base: str, old: str, new: str, piece: 
     assert len(str(mistake)) < 500
 
 
+def test_a_list_under_a_misspelt_section_is_answered_with_the_right_name(refuse: Refuse, base: str) -> None:
+    unknown, listed = refuse(base.replace("regularizers:\n  drop: {p: 0.2}", "callbacks: [drop]"))
+    assert unknown.nearest == ("regularizers",) and listed.hint == "write regularizers: {drop: {}}"
+
+
 def test_an_empty_word_is_said_to_be_on_the_command_line(refuse: Refuse, base: str) -> None:
     assert str(refuse(base, "")[0]).startswith("command line, ''")
 

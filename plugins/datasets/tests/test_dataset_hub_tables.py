@@ -288,6 +288,15 @@ def test_mistakes_are_explained(hub, tmp_path, change, message):
     assert message in str(caught.value)
 
 
+def test_all_columns_that_are_not_there_are_told_at_once(hub, tmp_path):
+    path = write(tmp_path / "t.csv", rows())
+    with pytest.raises(PegboardError) as caught:
+        hub(path=path, inputs=("widht", "width", "zzz"), target="Colour")
+    first, *others, expected = str(caught.value).splitlines()
+    assert "'widht'" in first and expected.startswith("  expected: 'id', 'width'")
+    assert others == ["  nor 'zzz'", "  nor 'Colour'; nearest: 'colour'"]
+
+
 def test_an_empty_place_is_an_error_that_says_where(hub, tmp_path):
     table = rows()
     table[7]["width"] = None

@@ -79,15 +79,20 @@ def check(
 
 
 def refine(
-    settings: Settings, spec: DataSpec, samples: int | None = None, found: Sequence[Mistake] = ()
+    settings: Settings,
+    spec: DataSpec,
+    samples: int | None = None,
+    found: Sequence[Mistake] = (),
+    validated: bool | None = None,
 ) -> Settings:
     """Settings once the data was read: the checks that waited for its spec, and the objective.
 
-    `samples` is how many the training split has; what else was `found` wrong with the data is told with it.
+    `samples` is how many the training split has, `validated` whether there is a validation split; what else
+    was `found` wrong with the data is told with it.
     """
     loaded = written(settings)
     checker = _Checker(loaded, settings.begun)
-    refined = checker.run(settings.registry, spec, samples)
+    refined = checker.run(settings.registry, spec, samples, validated)
     checker.found += found
     if mistakes := checker.report():
         raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
@@ -98,7 +103,7 @@ def refine(
 def written(settings: Settings) -> Loaded:
     """The config of settings in full, with the places where it was written."""
     origins, values = dict(settings.origins), dict(settings.values)
-    return Loaded(tree=dict(settings.plain), origins=origins, values=values)
+    return Loaded(tree=dict(settings.plain), origins=origins, values=values, file=settings.file)
 
 
 class _Checker:
@@ -113,7 +118,11 @@ class _Checker:
         self.local: dict[str, str] = {}  # files of local plugins -> dotted path
 
     def run(
-        self, registry: Registry | None, spec: DataSpec | None = None, samples: int | None = None
+        self,
+        registry: Registry | None,
+        spec: DataSpec | None = None,
+        samples: int | None = None,
+        validated: bool | None = None,
     ) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
         self._top()
@@ -137,13 +146,14 @@ class _Checker:
         for section in KEYED:
             self._keyed(section)
         fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun)
-        spec = fitting.run(spec, samples)
+        spec = fitting.run(spec, samples, validated)
         self._blank()
         if self.found or self.loaded.mistakes or self.unfinished:
             return None
         assert trainer is not None
         loaded, notes = self.loaded, tuple(map(fitting.noted, fitting.late))
-        whole = Whole(name, seed, trainer, plugins, spec, loaded.origins, loaded.values, notes, self.begun)
+        places = (loaded.origins, loaded.values, loaded.file)
+        whole = Whole(name, seed, trainer, plugins, spec, *places, notes, self.begun)
         return settle(whole, self.reads, self.registry)
 
     def report(self) -> list[Mistake]:
@@ -337,7 +347,7 @@ class _Checker:
             example: dict[str, Any] = {}
             for node in nodes if isinstance(nodes, list) else [nodes]:
                 example |= node if isinstance(node, dict) else {node: {}} if isinstance(node, str) else {}
-            hint = f"write {key}: {flow(example or {'name': {}})}"
+            hint = f"write {section}: {flow(example or {'name': {}})}"
             wanted = "a mapping of names to settings"
             self._note(key, f"found {shown(nodes)}", expected=wanted, hint=hint)
             return

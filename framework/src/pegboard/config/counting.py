@@ -63,6 +63,12 @@ def training_sizes(parts: Parts, data: Read, trainer: Trainer | None, path: str)
     return tuple(dict.fromkeys(sizes[0] for sizes in found if sizes is not None and sizes[0] > 0))
 
 
+def validated(parts: Parts, data: Read, trainer: Trainer | None) -> bool:
+    """Whether a run may have a validation split: a fold has one, and so has data that does not say."""
+    sizes = split_sizes(parts, data)
+    return sizes is None or sizes[1] > 0 or (trainer is not None and trainer.folds is not None)
+
+
 def nothing_to_train_on(parts: Parts, data: Read) -> Iterable[Mistake]:
     """A training split without samples, where the rules of the data set have not said so already."""
     sizes, own = split_sizes(parts, data), (data.path, f"{data.path}.")

@@ -315,17 +315,21 @@ def metrics(objective: Read, target: Spec | None) -> tuple[str, ...] | None:
         return None
 
 
-def fit_monitor(trainer: Trainer | None, path: str, known: Facts) -> Iterable[Mistake]:
-    """A figure to choose checkpoints by that the objective does not give."""
+def fit_monitor(
+    trainer: Trainer | None, path: str, known: Facts, validated: bool = True
+) -> Iterable[Mistake]:
+    """A figure to choose checkpoints by that the run does not give; of no validation split there is none."""
     name, metrics, players = getattr(trainer, "monitor", None), known.metrics, known.players
     if name is None or metrics is None or players is None:
         return
     losses = ["train/loss"] if len(players) == 1 else [f"train/{player}/loss" for player in players]
-    figures = sorted([*losses, "val/loss", *(f"val/{metric}" for metric in metrics)])
+    measured = [f"val/{metric}" for metric in ("loss", *metrics)]
+    figures = sorted([*losses, *(measured if validated else ())])
     if name not in figures:
+        absent = ": the validation split is empty" if name in measured else ""
         yield Mistake(
             path=f"{path}.monitor",
-            message=f"found the text {name!r}, which this run does not measure",
+            message=f"found the text {name!r}, which this run does not measure{absent}",
             expected=f"one of {listed(figures)}",
             nearest=tuple(nearest(name, figures)),
         )

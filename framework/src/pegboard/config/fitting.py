@@ -36,8 +36,13 @@ class Fitting:
     def _key(self, section: str) -> str:
         return self.sections.get(section, (section,))[0]
 
-    def run(self, spec: DataSpec | None, samples: int | None) -> DataSpec | None:
-        """The spec of the data, as far as it is known; what does not fit is noted."""
+    def run(
+        self, spec: DataSpec | None, samples: int | None, validated: bool | None = None
+    ) -> DataSpec | None:
+        """The spec of the data, as far as it is known; what does not fit is noted.
+
+        Data that was read says how many `samples` train, and whether any validate.
+        """
         sure = {path: read for path, read in self.reads.items() if not read.guessed}
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
         was_read, unfit, sizes = spec is not None, set[str](), tuple[int, ...]()
@@ -53,7 +58,7 @@ class Fitting:
         if not self.begun:
             for path, read in sure.items():
                 if not (was_read and path == "data"):
-                    self.found += fit_saved(read, self.parts.registry)
+                    self.found += fit_saved(read, self.parts.registry, spec)
         if spec is not None and data is not None:
             source = repr(data.entry.part.name)
             objective = self._fit_data(sure, source, spec, unfit)
@@ -88,7 +93,10 @@ class Fitting:
             self.found += counting.nothing_to_train_on(self.parts, data)
         known = fit.facts(sure, spec, objective, length)
         self._narrow(known, told)
-        self._effects(sure, spec, length, replace(known, metrics=None, players=None) if unfit else known)
+        if validated is None:
+            validated = self.begun or data is None or counting.validated(self.parts, data, self.trainer)
+        known = replace(known, metrics=None, players=None) if unfit else known
+        self._effects(sure, spec, length, known, validated)
         return spec
 
     def _fit_data(self, sure: dict[str, Read], source: str, spec: DataSpec, unfit: set[str]) -> Read | None:
@@ -146,7 +154,12 @@ class Fitting:
         return counting.lengths(self.trainer, options, sizes)
 
     def _effects(
-        self, sure: Mapping[str, Read], spec: DataSpec | None, length: effect.Length, known: Facts
+        self,
+        sure: Mapping[str, Read],
+        spec: DataSpec | None,
+        length: effect.Length,
+        known: Facts,
+        validated: bool,
     ) -> None:
         """Names that the objective does not have, and settings that change nothing."""
         trainer, where = self.trainer, self._key("trainer")
@@ -154,7 +167,7 @@ class Fitting:
         players = as_node(players).get("players") if isinstance(as_node(players), Mapping) else None
         named = {p: join(f"{self._key('optimizer')}.players", p) for p in players or ()}
         self.found += fit.fit_players(sure, named if isinstance(players, Mapping) else {}, known)
-        self.found += fit.fit_monitor(trainer, where, known)
+        self.found += fit.fit_monitor(trainer, where, known, validated)
         self.found += fit.fit_closure(trainer, where, sure.get("optimizer"))
         if trainer is None or self.begun:
             return

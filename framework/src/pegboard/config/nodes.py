@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..parts import Ge, Gt, Le, Lt, Matches, SavedModel
@@ -187,6 +188,7 @@ class Settings:
     plain: Mapping[str, Any]  # the whole config with every default; check(plain) gives the same again
     origins: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where its key was written
     values: Mapping[str, Origin] = field(default_factory=dict)  # dotted path -> where its value was written
+    file: Path | None = None  # the config, where it is one: the place of what it leaves out
     notes: tuple[str, ...] = ()  # what a trial, made shorter on the command line, never comes to
     begun: bool = False  # a run that goes on or is over: what it was trained with is not judged again
     registry: Registry | None = field(default=None, repr=False, compare=False)  # that its parts are from

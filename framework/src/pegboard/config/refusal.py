@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from ..errors import PegboardError
 from .check import written
 from .load import locate
 from .merge import part_at
 from .nodes import Settings
-from .report import ConfigError, Mistake, leaves
+from .report import ConfigError, Mistake, join, leaves
 
 Finder = Callable[[str], str]  # the file of a frame -> dotted path of the part it belongs to, "" for none
 
@@ -41,18 +42,21 @@ def as_config_errors(
 def mistake_of(error: PegboardError, settings: Settings, part_of: Finder | None = None) -> Mistake | None:
     """The mistake that an error tells, with its place; None where it is about nothing in the config.
 
-    Its place is the field that the error names, a key that its text names, or the part that raised it.
+    Its place is the field that the error names, a key that its text names, a value of the part that raised it
+    which its text quotes, or that part.
     """
-    path, known = error.part, written(settings)
+    path, known, named = error.part, written(settings), _key_in(str(error), settings)
     if path and error.field:
         path = f"{path}.{error.field}"
-    elif (named := _key_in(str(error), settings)) != "":
+    elif named:
         path = named
     elif not path and part_of is not None:
         frames = reversed(traceback.extract_tb(error.__traceback__))
         path = next(filter(None, (part_of(frame.filename) for frame in frames)), "")
     if not path:
         return None
+    if not error.field and path != named:
+        path = _value_in(str(error), path, settings) or path
     message, *more = str(error).splitlines() or [""]
     hint = "\n".join(line.strip() for line in more)
     return locate(
@@ -70,3 +74,30 @@ def _key_in(text: str, settings: Settings) -> str:
         if word in known:
             return str(word)
     return ""
+
+
+def _value_in(text: str, part: str, settings: Settings) -> str:
+    """The path of what a part's config says and a text quotes first, if it stands there once."""
+    places: dict[str, list[str]] = {}
+    for path, value in _texts(settings.plain, ""):
+        if path.startswith(f"{part}.") and path != f"{part}.name" and path in settings.values:
+            places.setdefault(value, []).append(path)
+    blamed = re.split(r"; (?:nearest|did you mean)", text.partition("\n")[0])[0]
+    for quoted in re.findall(r"'([^']+)'", blamed):
+        if quoted in places:
+            return places[quoted][0] if len(places[quoted]) == 1 else ""
+    return ""
+
+
+def _texts(node: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in a config with its dotted path: values, and names that stand before a colon."""
+    if isinstance(node, str):
+        yield path, node
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            if "." in path:  # inside a field of a part: below it are the fields themselves
+                yield join(path, key), str(key)
+            yield from _texts(value, join(path, key))
+    elif isinstance(node, list | tuple):
+        for index, value in enumerate(node):
+            yield from _texts(value, join(path, index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import typing
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,11 +14,14 @@ from typing import Any
 from ..nearest import nearest
 from ..parts import SavedModel
 from ..registry import Registry
+from ..spec_names import from_json
+from ..specs import Classes, DataSpec, Image, Labels, Spec, Values, Vector
 from .fields import describe, members, split
 from .report import Mistake, join
 from .sections import Read
 
 WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint folder
+RESULT = "result.json"  # of a recipe
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 ALONE = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
 ZOO = "zoo:"
@@ -28,14 +32,17 @@ def weights_alone(ref: str) -> bool:
     return Path(ref).suffix.lower() in ALONE and not os.path.isdir(ref)
 
 
-def fit_saved(read: Read, registry: Registry) -> Iterable[Mistake]:
-    """Trained models that the fields of a part name and that are not there."""
+def fit_saved(read: Read, registry: Registry, spec: DataSpec | None = None) -> Iterable[Mistake]:
+    """Trained models that the fields of a part name and that are not there, or of other data than `spec`."""
     neutral = getattr(read.entry.part, "neutral", None)
     off = neutral and all(getattr(read.config, name, None) == value for name, value in neutral.items())
     for values in (read.options, None if off else read.config):  # of no strength, it needs no model
         if is_dataclass(values):
             for path, ref, kind in _named(values, read.path):
-                yield from _absent(path, ref, kind, registry)
+                absent = list(_absent(path, ref, kind, registry))
+                yield from absent
+                if kind.alike and spec is not None and not absent:
+                    yield from _of_other_data(path, ref, spec, registry)
 
 
 def _named(config: Any, path: str) -> Iterator[tuple[str, str, SavedModel]]:
@@ -73,6 +80,49 @@ def _absent(path: str, ref: str, kind: SavedModel, registry: Registry) -> Iterat
         message, near, hint = _run(ref)
     if message:
         yield Mistake(path=path, message=message, expected=expected, nearest=tuple(near), hint=hint)
+
+
+def _of_other_data(path: str, ref: str, spec: DataSpec, registry: Registry) -> Iterator[Mistake]:
+    """A trained model that cannot read such inputs, or predicts other numbers of classes or values."""
+    theirs = _trained_on(ref, registry)
+    if theirs is None:
+        return
+    pairs = [(spec.target, theirs.target)]
+    if len(spec.inputs) == len(theirs.inputs):
+        pairs += zip(spec.inputs, theirs.inputs, strict=True)
+    if any(_apart(ours, other) for ours, other in pairs):
+        yield Mistake(
+            path=path,
+            message=f"{ref!r} was trained on {theirs}, and the data is {spec}",
+            expected="a model of the same inputs and the same target",
+        )
+
+
+def _apart(ours: Spec | None, other: Spec | None) -> bool:
+    """Whether no model fits both; False where a model may well, as one of pictures of any size."""
+    if isinstance(ours, Image) and isinstance(other, Image):
+        sizes = (ours.channels, other.channels)
+    elif isinstance(ours, Vector | Image) and isinstance(other, Vector | Image):
+        sizes = (ours.size, other.size)  # a picture may be read as a vector
+    elif isinstance(ours, Classes | Labels | Values) and type(ours) is type(other):
+        sizes = (ours.size, other.size)
+    else:
+        return False
+    return None not in sizes and sizes[0] != sizes[1]
+
+
+def _trained_on(ref: str, registry: Registry) -> DataSpec | None:
+    """The spec of the data of a trained model; None where it is not known, or has types of a plugin."""
+    if ref.startswith(ZOO):
+        folders = registry.recipe_folders() or Registry.discover().recipe_folders()
+        name = ref.removeprefix(ZOO).rpartition(":")[2]
+        notes = [folder / RESULT for known, folder, _ in folders if known == name]
+    else:
+        notes = [Path(ref) / MANIFEST, *sorted((Path(ref) / CHECKPOINTS).glob(f"*/{MANIFEST}"))]
+    for note in notes:
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return from_json(json.loads(note.read_text("utf-8"))["spec"])
+    return None
 
 
 def _recipe(ref: str, registry: Registry) -> tuple[str, list[str], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ..registry import Registry
@@ -28,6 +29,7 @@ class Whole:
     spec: DataSpec | None
     origins: Mapping[str, Origin]
     values: Mapping[str, Origin]
+    file: Path | None
     notes: tuple[str, ...]
     begun: bool
 
@@ -69,6 +71,7 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
         plain={},
         origins=whole.origins,
         values=whole.values,
+        file=whole.file,
         notes=whole.notes,
         begun=whole.begun,
         registry=registry,

@@ -14,11 +14,14 @@ def mistake(what: str, expected: str = "", hint: str = "") -> PegboardError:
     return PegboardError("\n".join(filter(None, lines)))
 
 
-def unknown(what: str, name: str, known: Iterable[str], where: str = "", hint: str = "") -> PegboardError:
-    """An error for a name that is not among those known, with the nearest of them."""
+def unknown(
+    what: str, name: str, known: Iterable[str], where: str = "", hint: str = "", also: str = ""
+) -> PegboardError:
+    """An error for a name that is not among those known, with the nearest of them; `also` follows it."""
     known = list(known)
     shown = ", ".join(map(repr, known[:20])) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-    return mistake(f"there is no {what} {name!r}{where}{nearest(name, known)}", shown or "at least one", hint)
+    message = f"there is no {what} {name!r}{where}{nearest(name, known)}{also}"
+    return mistake(message, shown or "at least one", hint)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

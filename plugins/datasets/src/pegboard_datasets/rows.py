@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .mapped import Mapped
-from .mistakes import mistake, unknown
+from .mistakes import mistake, nearest, unknown
 
 PIECE = 2**16  # rows whose Python values are in memory at a time
 BLOCK = 64  # places in mapped files that rows are copied out of at a time
@@ -114,16 +114,13 @@ class Rows:
             yield self.take(torch.arange(at, min(at + size, len(self))))
 
     def need(self, columns: Iterable[str]) -> None:
-        """Raise where a column is not there."""
-        for name in columns:
-            if name not in self._table.features:
-                where = f" in split {self.split!r}"
-                hint = (
-                    "splits: {val: cut} or {test: cut} takes a share of train instead of a split without it"
-                )
-                raise unknown(
-                    "column", name, self._table.features, where, "" if self.split == "train" else hint
-                )
+        """Raise where columns are not there, with all of them."""
+        there = list(self._table.features)
+        if absent := [name for name in dict.fromkeys(columns) if name not in there]:
+            hint = "splits: {val: cut} or {test: cut} takes a share of train instead of a split without it"
+            where = f" in split {self.split!r}"
+            also = "".join(f"\n  nor {name!r}{nearest(name, there)}" for name in absent[1:])
+            raise unknown("column", absent[0], there, where, "" if self.split == "train" else hint, also)
 
     def type(self, name: str) -> ColumnType:
         """What the column says that it holds."""

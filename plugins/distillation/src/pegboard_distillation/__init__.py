@@ -38,7 +38,7 @@ _SOURCES = "a run folder, a checkpoint folder or zoo:name"
 class Distillation:
     """Knowledge distillation: learn from a trained teacher's outputs beside the labels."""
 
-    teacher: Annotated[str, SavedModel()] = ""  # a run folder, a checkpoint folder or zoo:name
+    teacher: Annotated[str, SavedModel(alike=True)] = ""  # a run folder, a checkpoint folder or zoo:name
     temperature: Annotated[float, Gt(0)] = 4.0  # divides the logits of both; unused for real targets
     alpha: Annotated[float, Ge(0), Le(1)] = 0.7  # share of the teacher in the loss; the labels have the rest
     # learn the outputs for each class, symbol or value; or, of a translation, the texts that it writes itself
