@@ -231,8 +231,8 @@ def test_processes_leave_signals_to_the_run() -> None:
     stream.gather(batches[0])
     for child in children():
         assert child.pid is not None
-        os.kill(child.pid, signal.SIGTERM)
-        os.kill(child.pid, signal.SIGINT)
+        for number in ("SIGTERM", "SIGINT", "SIGHUP"):  # a terminal tells all its processes that it goes
+            os.kill(child.pid, getattr(signal, number, 0))
     for index in batches[1:]:
         check(stream.gather(index), index)
     stream.close()

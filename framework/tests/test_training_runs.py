@@ -471,18 +471,73 @@ def test_a_run_without_a_checkpoint_begins_anew_whatever_its_history_holds(
 def test_a_second_signal_shows_the_cursor_that_the_progress_bar_hid(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace as Thing
 
-    from pegboard import run as runs
+    from pegboard.interruption import signals
 
     said: list[Any] = []
     monkeypatch.setattr(os, "isatty", lambda handle: True)
     monkeypatch.setattr(os, "write", lambda handle, text: said.append(text))
     monkeypatch.setattr(os, "_exit", said.append)
     loop: Any = Thing(halt=0)
-    with runs.signals(loop):
+    with signals(loop):
         os.kill(os.getpid(), signal.SIGINT)
         assert (loop.halt, said) == (signal.SIGINT, [])
         os.kill(os.getpid(), signal.SIGINT)
     assert said[0].startswith(b"\x1b[?25h") and said[1] == 130
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="a system without hangups")
+@pytest.mark.parametrize("first", ["SIGHUP", "SIGTERM"])
+def test_a_hangup_beside_another_signal_does_not_make_it_a_second_one(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace as Thing
+
+    from pegboard.interruption import signals
+
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    loop: Any = Thing(halt=0)
+    with signals(loop):
+        for name in (first, "SIGTERM" if first == "SIGHUP" else "SIGHUP", "SIGHUP"):
+            os.kill(os.getpid(), getattr(signal, name))
+        assert (loop.halt, left) == (signal.SIGTERM, [])
+        os.kill(os.getpid(), signal.SIGINT)
+    assert left == [130]
+
+
+def test_a_command_keeps_the_signals_until_its_process_ends_once_one_ended_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from types import SimpleNamespace as Thing
+
+    from pegboard.interruption import Ended, Handler, signals, until_exit
+
+    left: list[int] = []
+    last: list[Any] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr("atexit.register", last.append)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        with until_exit():
+            assert signal.getsignal(signal.SIGTERM) is before[1]  # nothing to save yet
+            with signals(Thing(halt=0)):  # type: ignore[arg-type]
+                pass
+            with pytest.raises(Ended):  # between two runs
+                os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        assert [signal.getsignal(number) for number in numbers] == before
+        with until_exit(), signals(Thing(halt=0)):  # type: ignore[arg-type]
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert isinstance(signal.getsignal(signal.SIGTERM), Handler)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert left == [143]
+        last[-1]()  # what Python calls last
+        assert [signal.getsignal(number) for number in numbers] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handler in zip((*numbers, signal.SIGHUP), (*before, signal.SIG_DFL), strict=True):
+            signal.signal(number, handler)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_says_where(config: Config, root: Path) -> None:

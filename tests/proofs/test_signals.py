@@ -17,9 +17,25 @@ from proofs import LOCAL, differences, plain, watched, whole
 from sessions import ended, journal_reaches, started
 from sweeps import first_of_each_row
 
+LATE = """
+import atexit, os, signal
+from pegboard import hookimpl
 
-def prepare(folder: Path, **journal: Any) -> None:
-    given = {**kills.CONFIG, "plugins": {"local": kills.LOCAL}}
+@hookimpl
+def pegboard_models():
+    return []
+
+class Late:
+    def __del__(self):  # while Python takes its modules apart
+        os.kill(os.getpid(), signal.SIGHUP)
+
+late = Late()
+atexit.register(os.kill, os.getpid(), signal.SIGHUP)
+"""
+
+
+def prepare(folder: Path, local: tuple[str, ...] = (), **journal: Any) -> None:
+    given = {**kills.CONFIG, "plugins": {"local": [*kills.LOCAL, *local]}}
     given["regularizers"] = {**kills.CONFIG["regularizers"], "journal": journal}
     given["trainer"] = {**kills.CONFIG["trainer"], "save_every": 10}
     (folder / "config.yaml").write_text(yaml.safe_dump(given))
@@ -55,7 +71,8 @@ def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
 
 
 def test_a_terminal_that_goes_away_ends_the_run_with_its_last_update_saved(tmp_path: Path) -> None:
-    prepare(tmp_path, pause=0.02)
+    (tmp_path / "late.py").write_text(LATE)  # a machine under load has time for more of them at the end
+    prepare(tmp_path, ("late.py",), pause=0.02)
     ours, theirs = os.openpty()
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, "start_new_session": True}
     process = started(["train", "config.yaml"], tmp_path, **streams)
@@ -84,7 +101,7 @@ def test_under_nohup_a_terminal_may_go_away(tmp_path: Path) -> None:
 
 
 def test_a_system_without_hangups_has_the_other_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pegboard.run import ending_signals
+    from pegboard.interruption import ending_signals
 
     monkeypatch.delattr(signal, "SIGHUP")
     assert ending_signals() == [signal.SIGINT, signal.SIGTERM]

@@ -20,6 +20,7 @@ from .diagnosis import Diagnosis
 from .ending import judged_lines, reference_line
 from .engine.loop import Interrupted
 from .engine.precision import choose_device
+from .interruption import Ended
 from .loading import read_saved
 from .planning import make_plan
 from .recorded import fold_count, fold_folder, read_object, refuse_links, write_report
@@ -111,7 +112,7 @@ def _carry_out(
             if late and at + 1 < count:
                 raise Interrupted("", late)
         ended = summarize(folder, count)
-    except Interrupted as error:
+    except (Interrupted, Ended) as error:  # in the steps of a fold, or between those of two
         ended["status"] = "interrupted"
         raise Interrupted(
             f"stopped by a signal in fold {at} of {count}, saved; go on with: {go_on}", error.signal

@@ -1,4 +1,4 @@
-"""The run folder: making it, the rows and records written to it, and what signals do to a run."""
+"""The run folder: making it, and the rows and records written to it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import json
 import os
 import secrets
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from .errors import PegboardError, system_words
-
-if TYPE_CHECKING:
-    from .engine.loop import Loop
 
 
 def new_name(root: Path, name: str) -> Path:
@@ -160,45 +155,3 @@ def claimed(folder: Path) -> Iterator[Claim]:
         except (ImportError, OSError):  # a system or a disk without locks
             pass
         yield Claim(file)
-
-
-def ending_signals() -> list[signal.Signals]:
-    """The signals that ask a run to end: those of Ctrl-C, of `kill`, and of a terminal that goes away.
-
-    The last one is left alone where it is ignored, as under nohup, and where the system has none.
-    """
-    hangup = getattr(signal, "SIGHUP", None)
-    kept = hangup is None or signal.getsignal(hangup) is signal.SIG_IGN
-    return [signal.SIGINT, signal.SIGTERM, *(() if kept else (hangup,))]
-
-
-@contextmanager
-def signals(loop: Loop, which: Sequence[signal.Signals] | None = None) -> Iterator[None]:
-    """The first signal lets the loop finish its step and save; a second one leaves at once.
-
-    Leaving at once loses nothing: checkpoints are complete or not there. A terminal that goes away may say so
-    more than once, and after another signal, so that SIGHUP is never a second one.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what signals do
-        return
-    which = ending_signals() if which is None else which
-    before = {number: signal.getsignal(number) for number in which}
-
-    def ask(number: int, frame: Any) -> None:
-        if loop.halt:
-            if number == getattr(signal, "SIGHUP", None):
-                return
-            with suppress(OSError):  # there may be no terminal any more
-                shown = b"\x1b[?25h" if os.isatty(2) else b""  # the cursor, which a progress bar hides
-                os.write(2, shown + b"\nleft at once; the last checkpoint is whole\n")
-            os._exit(128 + number)
-        loop.halt = number
-
-    for number in which:
-        signal.signal(number, ask)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

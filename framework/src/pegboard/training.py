@@ -32,6 +32,7 @@ from .engine.monitor import choose_monitor
 from .engine.precision import choose_device, choose_precision, full_precision, numeric_settings
 from .engine.profile import Profile
 from .errors import PegboardError, no_memory, system_words
+from .interruption import signals
 from .layout import lay_out
 from .loading import DATA, load_into
 from .out_of_memory import explain_shortage, explained
@@ -41,7 +42,7 @@ from .provenance import provenance
 from .report.console import Console, working
 from .report.trackers import GRACE, SHORT_GRACE, Dispatch
 from .rng import key_seed
-from .run import MetricsFile, claimed, make_folder, new_name, signals, write_json
+from .run import MetricsFile, claimed, make_folder, new_name, write_json
 from .specs import DataSpec
 
 
@@ -252,33 +253,33 @@ def carry_out(
         previous=previous,
         warn=console.warn,
     )
-    dispatch.send("start", info)
-    summary: dict[str, Any] = {"status": "failed"}
-    grace = GRACE
-    try:
-        with signals(loop):
+    with signals(loop):  # to the very end: a second one must not cut off what is said of the first
+        dispatch.send("start", info)
+        summary: dict[str, Any] = {"status": "failed"}
+        grace = GRACE
+        try:
             _train(loop, following, summary, profile)
             report(folder, text, summary, following)
-    except (Interrupted, Halted, KeyboardInterrupt) as error:
-        summary["status"], grace = "interrupted", SHORT_GRACE
-        if isinstance(error, Halted):  # after the last save
-            raise loop.interrupted() from None
-        raise
-    except Exception as error:
-        summary["why"] = f"{type(error).__name__}: {error}".split("\n")[0]
-        if (told := _tell(error, loop)) is not None:
-            raise told from error
-        raise
-    finally:
-        console.stop()
-        for source in (splits.train, splits.val, splits.test):
-            getattr(source, "close", lambda: None)()  # ends processes that read ahead
-        with suppress(OSError):  # a full disk must not hide what went wrong before
-            write_json(folder / "summary.json", summary)
-        dispatch.send("finish", summary["status"], summary)
-        dispatch.close(grace)
-        with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
-            following.file.close()
+        except (Interrupted, Halted, KeyboardInterrupt) as error:
+            summary["status"], grace = "interrupted", SHORT_GRACE
+            if isinstance(error, Halted):  # after the last save
+                raise loop.interrupted() from None
+            raise
+        except Exception as error:
+            summary["why"] = f"{type(error).__name__}: {error}".split("\n")[0]
+            if (told := _tell(error, loop)) is not None:
+                raise told from error
+            raise
+        finally:
+            console.stop()
+            for source in (splits.train, splits.val, splits.test):
+                getattr(source, "close", lambda: None)()  # ends processes that read ahead
+            with suppress(OSError):  # a full disk must not hide what went wrong before
+                write_json(folder / "summary.json", summary)
+            dispatch.send("finish", summary["status"], summary)
+            dispatch.close(grace, lambda: bool(loop.halt))
+            with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
+                following.file.close()
     return loop.halt
 
 

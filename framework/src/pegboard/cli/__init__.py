@@ -6,9 +6,10 @@ import argparse
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TextIO
 
 COMMANDS = (
@@ -65,8 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what no encoding has
+    from ..interruption import until_exit
+
     try:
-        return _main(argv)
+        with until_exit() if argv is None else nullcontext():
+            return _main(argv)
     finally:
         for stream in (sys.stdout, sys.stderr):  # what waits in them would fail when Python ends
             _flush(stream)
@@ -124,8 +128,8 @@ def _handle(args: argparse.Namespace) -> int:
         _say(error)
         number = getattr(error, "signal", None)
         return 2 if number is None else 128 + number
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as error:
+        return 128 + getattr(error, "signal", signal.SIGINT)
     except BrokenPipeError:
         return 0
     except (OSError, MemoryError) as error:  # a folder that is not writable, a disk that is full

@@ -33,7 +33,7 @@ Read = Callable[..., Batch]  # read(rows: list[int]) or, with a seed, read(rows,
 START = "fork" if sys.platform == "linux" else None
 AHEAD = 4  # batches that each process has read or is reading
 ALIGNED = 64  # bytes
-ENDING = (signal.SIGINT, signal.SIGTERM)
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 GRACE = 0.5  # seconds that processes have to end by themselves
 SHOWN = 5  # row numbers that an error lists
 

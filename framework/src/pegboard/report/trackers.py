@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from ..contracts import Tracker
 
 GRACE = 60.0  # seconds that trackers may take after the run has ended
 SHORT_GRACE = 10.0  # the same when a signal asked it to end
+LOOK = 0.2  # seconds between two looks at whether one did
 
 
 class Dispatch:
@@ -28,13 +30,17 @@ class Dispatch:
         if self._trackers:
             self._events.put((event, args))
 
-    def close(self, grace: float | None = None) -> None:
-        """Wait until everything was handed on, but not for ever."""
+    def close(self, grace: float | None = None, hurried: Callable[[], bool] = bool) -> None:
+        """Wait until all is handed on, not for ever; `hurried` says that a signal asks for less time."""
         grace = GRACE if grace is None else grace
         if not self._thread.is_alive():
             return
         self._events.put(None)
-        self._thread.join(grace)
+        began, short = time.monotonic(), False
+        while self._thread.is_alive() and (left := began + grace - time.monotonic()) > 0:
+            self._thread.join(min(left, LOOK))
+            if not short and hurried():
+                short, grace = True, min(grace, time.monotonic() - began + SHORT_GRACE)
         if self._thread.is_alive():
             self._warn(
                 f"trackers {', '.join(self._trackers)} did not finish in {grace:.0f} s and were left behind"
