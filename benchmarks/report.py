@@ -16,6 +16,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from loops import fingerprint
 from ratios import measured, ratio, series
 from targets import judge_all
 
@@ -55,7 +56,15 @@ def table(results: dict[str, Any]) -> str:
     notes = {name_of(row).strip(): row["note"] for row in results["rows"].values() if row["note"]}
     lines += [f"{name}: {note}" for name, note in notes.items()]
     lines += [f"left out: {name}: {why}" for name, why in results["left_out"].items()]
-    return "\n".join(lines)
+    return "\n".join(lines + older(results))
+
+
+OLDER = "measured with an earlier version of the loops"
+
+
+def older(results: dict[str, Any]) -> list[str]:
+    """A line that says so where the loops have changed since they were measured."""
+    return [] if results.get("loops") == fingerprint() else [OLDER]
 
 
 BRIEF = ("plain", "hand", "hand_step", "pegboard", "tricks", "step", "steps32", "tricks32", "lightning")
@@ -69,7 +78,7 @@ def brief(results: dict[str, Any]) -> str:
         if name in results["rows"]:
             parts = (series(results, n, threads, "off") for n in (name, "plain"))
             lines.append(f"{_label(results['rows'], name):50}{ratio(*parts) or '-'}")
-    return "\n".join(lines)
+    return "\n".join(lines + older(results))
 
 
 def _last_columns(results: dict[str, Any], name: str, row: dict[str, Any], threads: str) -> str:
@@ -146,7 +155,8 @@ def targets_text(results: dict[str, dict[str, Any]]) -> str:
             cells.append(f"{found.get(t, '-')!s:>21}{verdict:>8}")
         needed = "" if target.needed is None else f"{target.needed:.1f}"
         lines.append(f"{target.text:58}{workload:13}{needed:>6}{''.join(cells)}".rstrip())
-    return "\n".join(lines)
+    old = [workload for workload, found in results.items() if older(found)]
+    return "\n".join(lines + ([f"{OLDER}: {', '.join(old)}"] if old else []))
 
 
 def put(page: str, key: str, text: str, picture: str = "") -> str:

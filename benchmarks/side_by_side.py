@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from loops import fingerprint
 from machine import left_out, machine, versions
 from peers import PEERS
 from workloads import WORKLOADS
@@ -153,6 +154,7 @@ def run(workload: str, names: list[str], threads: list[int], rounds: int) -> Ite
         "title": work.title,
         "steps": f"{work.steps} updates a turn, {work.steps - 2 * work.steps_per_epoch} timed",
         "machine": machine(),
+        "loops": fingerprint(),
         "left_out": wrong,
     }
     for at in range(rounds):

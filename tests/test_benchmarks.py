@@ -196,6 +196,7 @@ def made_up(**micros: float) -> dict[str, Any]:
         "title": "a",
         "steps": "b",
         "machine": facts,
+        "loops": importlib.import_module("loops").fingerprint(),
         "left_out": {"keras": "why"},
         "rounds": 4,
         "rows": rows,
@@ -227,6 +228,18 @@ def test_the_table_shows_ratios_quartiles_and_what_was_left_out(bench: Any, tmp_
     assert row.split()[1:] == ["0.25", "(0.25-0.25)"] * 2 + ["0.25", "25", "1", "2.0,", "1.0"]
     assert "left out: keras: why" in text
     assert report.chart(results, tmp_path / "chart.png").stat().st_size > 1000
+
+
+def test_figures_of_loops_that_have_changed_since_say_so(bench: Any) -> None:
+    report = bench("report")
+    now = made_up(plain=100, hand=60, pegboard=50)
+    before = now | {"loops": "0"}
+    unknown = {name: value for name, value in now.items() if name != "loops"}  # nothing was noted then
+    for show in (report.table, report.brief):
+        assert report.OLDER not in show(now)
+        assert show(before).endswith(report.OLDER) and show(unknown) == show(before)
+    assert report.OLDER not in report.targets_text({"mlp": now})
+    assert report.targets_text({"mlp": now, "cnn": before}).endswith(f"{report.OLDER}: cnn")
 
 
 def test_the_page_shows_what_was_measured(bench: Any) -> None:
