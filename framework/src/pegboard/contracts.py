@@ -55,6 +55,8 @@ Update = Callable[["Sequence[Tensor]", "Sequence[float | Tensor]"], None]
 Columns = Mapping[str, Sequence[Any]]
 # (asked, answers) -> the table of answers, as `Splits.table` says.
 ToTable = Callable[[str | Columns, Mapping[str, list[Any]]], Mapping[str, list[Any]]]
+# Paths -> columns of what is asked, as `Splits.read` says.
+ReadFiles = Callable[[Sequence[str]], Columns | None]
 
 
 class Source(Protocol):
@@ -108,6 +110,9 @@ class Splits:
     # What was asked, columns as for `encode` or the name of a split, and columns of answers, one for each
     # sample -> a table for people, as a row for each step of a forecast. None: the answers are the table.
     table: ToTable | None = None
+    # Files and folders that a person names -> columns as for `encode`; None for those that every run reads
+    # alike: csv and json tables, pictures, texts.
+    read: ReadFiles | None = None
     # What a rule without learning answers, by its name and by split: outputs as a model's, (samples, ...).
     # The figures of a run stand beside theirs, and a run that ends behind the best of them says so.
     baselines: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
@@ -129,6 +134,7 @@ class Codec(NamedTuple):
     asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None
     invert: Callable[[Tensor], Tensor] | None = None
     table: ToTable | None = None
+    read: ReadFiles | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

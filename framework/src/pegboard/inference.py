@@ -124,7 +124,7 @@ class Trained:
             return None
         return Codec(
             splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked, splits.invert,
-            splits.table,
+            splits.table, splits.read,
         )  # fmt: skip
 
     def table(
@@ -133,7 +133,7 @@ class Trained:
         """Answers to a split or to the rows of a table, as the data set has them written for people."""
         to_table = self.splits.table if isinstance(asked, str) else self._reads().table
         if to_table is not None:
-            return to_table(asked, {name: cells for name, cells in answers.items() if name != TRUTH})
+            return to_table(asked, answers)
         if not isinstance(asked, str):
             return answers
         known = {name: answers[name] for name in (TRUTH,) if name in answers}
@@ -289,6 +289,11 @@ class Trained:
             advance(start + len(piece))
         refuse(wrong, len(given.values))
         return {**given.columns, **found}
+
+    def read(self, paths: Sequence[str]) -> Mapping[str, Sequence[Any]] | None:
+        """The columns of files that the data set reads itself; None for what every run reads alike."""
+        reads = None if self.codec is None else self.codec.read
+        return None if reads is None else reads(paths)
 
     def encode(self, columns: Mapping[str, Sequence[Any]], where: str) -> Source:
         """Rows that a person wrote as a source, treated as the training data was."""

@@ -15,7 +15,7 @@ import pytest
 import torch
 from pegboard import PegboardError, Series, Values
 from pegboard.cli import main
-from pegboard_datasets import Target, series_options
+from pegboard_datasets import Hub, Target, series_options
 from pegboard_datasets.restoring import restore
 from pegboard_datasets.season import find_season
 from pegboard_datasets.series_time import find_clock, on_grid, read_times
@@ -424,11 +424,12 @@ def test_forecasts_go_on_where_a_table_ends_with_keys_and_times(tmp_path, rows_c
 def test_a_table_that_is_too_short_or_lacks_what_is_known_ahead_is_refused(hub, tmp_path):
     rows = [(day, step, step % 2) for step, day in enumerate(days(40))]
     path = table(tmp_path / "load.csv", rows, "day,load,open")
-    splits = hub(path=path, inputs=("load",), target=LOAD, series=series(known=("open",)))
+    fields = {"path": path, "inputs": ("load",), "target": LOAD, "series": series(known=("open",))}
+    splits = hub(**fields)
     (folder := tmp_path / "data").mkdir()
     for name, data in splits.files.items():
         (folder / name).write_bytes(data)
-    codec = restore(None, folder)
+    codec = restore(Hub(**fields), folder)
     ask = {"day": days(6), "load": [0.0, 1.0, 2.0, 3.0, "", ""], "open": [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]}
     (x,) = codec.encode(ask)
     assert torch.equal(x, splits.train.inputs[0][:1])

@@ -11,7 +11,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import Classes, PegboardError, Series, Values, Vector
-from pegboard_datasets import Input, Target, series_options
+from pegboard_datasets import Hub, Input, Target, series_options
 from pegboard_datasets.restoring import restore
 from pegboard_datasets.series_reading import wide_columns
 
@@ -313,7 +313,7 @@ def test_what_is_restored_reads_tables_as_the_data_was_read(whole, tmp_path, lay
     (folder := tmp_path / "data").mkdir()
     for name, data in splits.files.items():
         (folder / name).write_bytes(data)
-    codec = restore(None, folder)
+    codec = restore(Hub(**fields), folder)
     (x,) = codec.encode(table)
     known = splits.train.inputs[0][splits.train.inputs[0][:, 0, 0].argsort()]
     assert torch.equal(x, known[[1, 7]] if layout == "steps" else known[[7, 1]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input",
         nargs="+",
         metavar="PATH",
-        help="a .csv, .json or .jsonl table with the columns of the data; or files of pictures or of text, "
-        "or folders with such files",
+        help="a .csv, .json or .jsonl table with the columns of the data; or files of pictures, of text "
+        "or of what else the data set reads, or folders with such files",
     )
     parser.add_argument("--text", action="append", metavar="TEXT", help="a text; may be given again")
     parser.add_argument("--lines", action="store_true", help="each line of a text file is a text of its own")
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from ..errors import PegboardError
-    from ..tables import TABLES, read_table, write_table
+    from ..tables import TABLES, write_table
 
     if args.beams < 1:
         raise PegboardError(f"--beams: found {args.beams}, expected at least 1")
@@ -48,14 +49,12 @@ def run(args: argparse.Namespace) -> int:
         raise PegboardError("give --input or --text, not both")
     paths = list(args.input or ())
     tables = [path for path in paths if Path(path).suffix.lower() in TABLES]
-    if tables and len(paths) > 1:
-        raise PegboardError(f"{tables[0]} is a table, and one table is read at a time: name it alone")
     if args.lines and (not paths or tables):
         raise PegboardError("--lines is for text files: name them after --input")
-    table = read_table(Path(paths[0])) if tables else None
     from ..inference import Trained
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
+    table = _table(trained, paths, tables)
     columns = _answers(args, trained, table, paths)
     text = write_table(columns, Path(args.output) if args.output else None)
     count = len(next(iter(columns.values())))
@@ -63,8 +62,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _table(trained: Trained, paths: list[str], tables: list[str]) -> Mapping[str, Sequence[Any]] | None:
+    """The rows to answer, as the data set of the run reads files, or from a table; None: from other files."""
+    from pathlib import Path
+
+    from ..errors import PegboardError
+    from ..tables import read_table
+
+    found = trained.read(paths) if paths else None
+    if found is not None or not tables:
+        return found
+    if len(paths) > 1:
+        raise PegboardError(f"{tables[0]} is a table, and one table is read at a time: name it alone")
+    return read_table(Path(paths[0]))
+
+
 def _answers(
-    args: argparse.Namespace, trained: Trained, table: dict[str, list[Any]] | None, paths: list[str]
+    args: argparse.Namespace, trained: Trained, table: Mapping[str, Sequence[Any]] | None, paths: list[str]
 ) -> dict[str, list[Any]]:
     from ..errors import PegboardError
     from ..report.console import working

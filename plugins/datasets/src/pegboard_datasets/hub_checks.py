@@ -152,6 +152,9 @@ def _check_path(config: Hub) -> Iterator[Problem]:
     if config.quoting != "auto" and known and not known & {".csv", ".tsv"}:
         which = ", ".join(sorted(known))
         yield Problem(f"quoting means nothing for {which} files", "quoting", "only with .csv or .tsv")
+    if not config.header and known and not known & {".csv", ".tsv"}:
+        which = ", ".join(sorted(known))
+        yield Problem(f"header means nothing for {which} files", "header", "only with .csv or .tsv")
     if len(suffixes) > 1 or not suffixes <= set(READERS):
         yield Problem(
             f"files in {', '.join(sorted(suffixes))}",

@@ -113,6 +113,7 @@ class Hub(ClassCut, ValueCut):
     eval_limit: Annotated[int, Ge(1)] | None = None  # samples kept of val and of test
     marked: bool = False  # text: <cls> first and <sep> after it; two columns are joined, with segments
     vocabulary: str | None = None  # folder of a run whose symbols serve, instead of new ones
+    header: bool = True  # csv, tsv: the first line names the columns; false: they are called 0, 1, 2, ...
     quoting: Quoting = "auto"  # csv, tsv: quotes enclose values (standard) or are text
     memory: Memory = "auto"  # hold the samples in memory: always, never (read batches), auto where they fit
 
@@ -136,6 +137,14 @@ def target_columns(target: Target) -> tuple[str, ...]:
     if isinstance(target.column, str):
         return (target.column,) if target.column else ()
     return target.column
+
+
+def wanted_columns(config: Hub) -> set[str]:
+    """All columns that a config names."""
+    series, wanted = series_of(config), set(target_columns(target_of(config)))
+    for name, options in columns_of(config).items():
+        wanted |= {name, *((options.columns,) if isinstance(options.columns, str) else options.columns or ())}
+    return wanted | {*series_options.keys_of(series), *series.known, *((series.time,) if series.time else ())}
 
 
 def looks_local(path: str) -> bool:

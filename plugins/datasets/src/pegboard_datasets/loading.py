@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy
 
-from .hub_options import READERS, Hub, layout, local_files, looks_local
+from .hub_options import READERS, Hub, layout, local_files, looks_local, wanted_columns
 from .mistakes import mistake, nearest, unknown
-from .quoting import SEPARATORS, UNQUOTED, Quotes, quotes_in, told
+from .quoting import SEPARATORS, UNQUOTED, Quotes, insist_on_header, names_of, quotes_in, told
 from .quoting import choose as choose_quoting
 from .rows import Rows
 
@@ -70,6 +70,8 @@ def load(config: Hub) -> Loaded:
         there = sorted(f"{folder.parent.name}/{folder.name}" for folder in Path(root, "hub").glob("*/*"))
         hint = f"PEGBOARD_DATA has no {config.path!r} in {root}/hub{nearest(config.path, there)}"
     options: dict[str, Any] = {"name": config.subset, "revision": config.revision}
+    if not config.header:
+        raise mistake(f"header means nothing for {config.path!r}, a hub id", "header: true")
     options["data_files"] = config.files or None
     options["quoting"] = UNQUOTED if config.quoting == "none" else None
     return _loaded(_call(config.path, config.path, expected=HUB, hint=hint, **options), config, Path())
@@ -102,8 +104,13 @@ def _load_folder(folder: Path, config: Hub, mirror: bool = False) -> Loaded:
         )
     enclosing, warnings, quotes = _quotes(tables, config)
     quoting = None if enclosing or not tables else UNQUOTED
-    splits = _call(config.path, str(folder), name=subset, quoting=quoting)
-    return _loaded(splits, config, folder, (*warnings, *_quotes_told(quotes, splits, enclosing)))
+    if not config.header and not tables:
+        raise mistake(
+            f"header means nothing: {str(folder)!r} has other files than csv and tsv", "header: true"
+        )
+    names = _column_names(tables, config)
+    splits = _call(config.path, str(folder), name=subset, quoting=quoting, column_names=names)
+    return _loaded(splits, config, folder, (*warnings, *_quotes_told(quotes, splits, enclosing, config)))
 
 
 def _tables_in(folder: Path, subset: str | None) -> dict[str, list[str]]:
@@ -132,10 +139,21 @@ def _quotes(files: Mapping[str, Sequence[str]], config: Hub) -> tuple[bool, tupl
     return enclosing, (warning,) if warning else (), found
 
 
-def _quotes_told(found: Found, splits: Any, enclosing: bool) -> list[str]:
+def _quotes_told(found: Found, splits: Any, enclosing: bool, config: Hub) -> list[str]:
     if not enclosing:
         return []
-    return [line for split, of in found.items() if split in splits for line in told(of, len(splits[split]))]
+    there = {split: of for split, of in found.items() if split in splits}
+    return [line for split, of in there.items() for line in told(of, len(splits[split]), config.header)]
+
+
+def _column_names(files: Mapping[str, Sequence[str]], config: Hub) -> list[str] | None:
+    """The names of columns that csv and tsv files do not name; None where their first line does."""
+    paths = [path for of in files.values() for path in of]
+    if paths and not config.header:
+        return names_of(paths[0])
+    for path in paths:
+        insist_on_header(path, wanted_columns(config))
+    return None
 
 
 def _read_files(files: Mapping[str, list[str]], config: Hub, folder: Path) -> Loaded:
@@ -152,9 +170,10 @@ def _read_files(files: Mapping[str, list[str]], config: Hub, folder: Path) -> Lo
     enclosing, warnings, found = _quotes(files if suffixes[0] in SEPARATORS else {}, config)
     if found and not enclosing:
         more["quoting"] = UNQUOTED
+    more["column_names"] = _column_names(files, config) if found else None
     first = next(iter(files.values()))[0]
     splits = _call(first, READERS[suffixes[0]], data_files={k: list(v) for k, v in files.items()}, **more)
-    return _loaded(splits, config, folder, (*warnings, *_quotes_told(found, splits, enclosing)))
+    return _loaded(splits, config, folder, (*warnings, *_quotes_told(found, splits, enclosing, config)))
 
 
 def _packed(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -104,21 +105,63 @@ def choose(quoting: Quoting, found: Mapping[str, Quotes]) -> tuple[bool, str]:
     return True, ""
 
 
-def told(found: Mapping[str, Quotes], rows: int) -> list[str]:
+def first_line(path: str) -> list[str]:
+    """The cells of the first line of a csv or tsv file that is not blank."""
+    with open(path, newline="", encoding="utf-8-sig", errors="replace") as file:
+        return next(
+            (row for row in csv.reader(file, delimiter=SEPARATORS[Path(path).suffix].decode()) if row), []
+        )
+
+
+def names_of(path: str) -> list[str]:
+    """What the columns of a file without a header are called: 0, 1, 2 and so on."""
+    return [str(number) for number in range(len(first_line(path)))]
+
+
+def insist_on_header(path: str, wanted: Iterable[str]) -> None:
+    """Refuse a file whose first line holds numbers and none of the columns that are wanted."""
+    cells = first_line(path)
+    if (
+        cells
+        and not {*wanted} & {*cells}
+        and all(map(_is_number, cells))
+        and not all(map(str.isdigit, cells))
+    ):
+        shown = ", ".join(cells[:3]) + (", ..." if len(cells) > 3 else "")
+        raise mistake(
+            f"{path}: the first line holds numbers and no names: {shown}",
+            "a line of names",
+            "header: false reads it as a row; columns are then called 0, 1, 2, ...",
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def told(found: Mapping[str, Quotes], rows: int, header: bool = True) -> list[str]:
     """What a person should know of the quotes of files that became so many rows."""
-    lines = [line for path, quotes in found.items() for line in _told_of(path, quotes)]
-    counted = sum(quotes.lines - 1 for quotes in found.values())
+    lines = [line for path, quotes in found.items() for line in _told_of(path, quotes, header)]
+    counted = sum(quotes.lines - header for quotes in found.values())
     if all(quotes.lines for quotes in found.values()) and not lines and counted != rows:
-        lines.append(f"{', '.join(found)}: {counted} lines below the header became {rows} rows; {AS_TEXT}")
+        lines.append(f"{', '.join(found)}: {_lines(counted, header)} became {rows} rows; {AS_TEXT}")
     return lines
 
 
-def _told_of(path: str, quotes: Quotes) -> Iterator[str]:
+def _lines(count: int, header: bool) -> str:
+    return f"{count} lines below the header" if header else f"{count} lines"
+
+
+def _told_of(path: str, quotes: Quotes, header: bool) -> Iterator[str]:
     if quotes.joined is not None:
         begin, end = quotes.joined
-        below, rows = quotes.lines - 1, quotes.lines - 1 - quotes.inside
+        below, rows = quotes.lines - header, quotes.lines - header - quotes.inside
         yield (
-            f"{path}:{begin}: {below} lines below the header became {rows} rows, as a quoted value that "
+            f"{path}:{begin}: {_lines(below, header)} became {rows} rows, as a quoted value that "
             f"begins in line {begin} ends in line {end}; {AS_TEXT}"
         )
     if quotes.trailing is not None:

@@ -8,6 +8,7 @@ from pegboard import Codec
 
 from .columns import ColumnForm
 from .forecasting import ForecastForm
+from .given import opened
 from .hub_options import Hub
 from .language import LanguageForm
 from .marked import MarkedForm
@@ -25,4 +26,4 @@ def restore(config: Hub, folder: Path) -> Codec:
     """What the splits of this config encoded and decoded with; the files say all of it."""
     saved = Saved(folder)
     form: Form = saved.read(lambda: FORMS[saved.content["form"]].load(saved.content, saved.vocabulary))
-    return form.codec
+    return opened(form.codec, config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .hub_options import Hub, columns_of, forecasts, series_of, target_columns, target_of
 from .mistakes import mistake, nearest, unknown
 from .rows import Rows
-from .series_options import FILE, FOLDER
+from .series_options import FILE, FOLDER, Series
 from .series_reading import numbers_of
 from .series_time import find_clock, on_grid, read_times
 
@@ -47,9 +47,9 @@ def read_folder(folder: Path, config: Hub) -> tuple[dict[str, Rows], list[str]]:
             continue
         if forecasts(config):
             names = list(dict.fromkeys((*wanted, *series.known, *constant)))
-            own = _raw(path, shown, series.time, names)
+            own = read_steps(path, shown, series.time, names)
         else:
-            own = _columns(path, shown, series.time, series.irregular, [*wanted, *constant], {*constant})
+            own = read_file(path, shown, series, [*wanted, *constant], {*constant})
         split = labels[SPLIT][row] if SPLIT in labels else _split_of(path.relative_to(folder))
         made = splits.setdefault(SPLITS.get(str(split), str(split)), {})
         for name, value in {**{n: labels[n][row] for n in labels if n != SPLIT}, **own}.items():
@@ -97,13 +97,13 @@ def _index(path: Path) -> dict[str, list[Any]]:
     """The table that says what is known of each file."""
     if not path.is_file():
         raise mistake(f"there is no index {str(path)!r}", "a csv, tsv or parquet table in the folder")
-    table = _table(path)
+    table = table_of(path)
     if FILE not in table:
         raise unknown("column", FILE, table, f" in {path.name}", "it names the file of each row")
     return {name: list(cells) for name, cells in table.items()}
 
 
-def _table(path: Path) -> dict[str, list[Any]]:
+def table_of(path: Path) -> dict[str, list[Any]]:
     """The columns of a file as Python values, None where they are empty."""
     try:
         if path.suffix.lower() == ".parquet":
@@ -124,13 +124,14 @@ def _empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value)
 
 
-def _columns(
-    path: Path, shown: str, time: str | None, irregular: str, wanted: Sequence[str], constant: set[str]
+def read_file(
+    path: Path, shown: str, series: Series, wanted: Sequence[str], constant: Collection[str] = ()
 ) -> dict[str, Any]:
     """The columns of a file that are asked for: lists of its steps, and values that all its steps share."""
+    time = series.time
     if path.suffix.lower() == ".npy":
         return _array(path, shown, time, wanted)
-    table = _table(path)
+    table = table_of(path)
     for name in (*wanted, *([time] if time else [])):
         if name not in table:
             raise unknown("column", name, table, f" in {shown}")
@@ -140,7 +141,7 @@ def _columns(
         times, dates = read_times(table[time], lambda row: f"{shown}, column {time!r}, row {row}")
         order = numpy.argsort(times, kind="stable")
         clock = find_clock([times], dates)
-        steps = on_grid(clock, times[order], irregular, lambda at: f"{shown}, row {order[at]}")
+        steps = on_grid(clock, times[order], series.irregular, lambda at: f"{shown}, row {order[at]}")
         places = numpy.full(int(steps[-1]) + 1, -1)
         places[steps] = order
     for name in wanted:
@@ -154,11 +155,11 @@ def _columns(
     return made
 
 
-def _raw(path: Path, shown: str, time: str | None, wanted: Sequence[str]) -> dict[str, Any]:
+def read_steps(path: Path, shown: str, time: str | None, wanted: Sequence[str]) -> dict[str, Any]:
     """The columns of a file as they stand, the times as texts."""
     if path.suffix.lower() == ".npy":
         return _array(path, shown, time, wanted)
-    table = _table(path)
+    table = table_of(path)
     for name in (*wanted, *([time] if time else [])):
         if name not in table:
             raise unknown("column", name, table, f" in {shown}")
