@@ -70,12 +70,12 @@ def test_logistic_regression_has_one_parameter_more_than_inputs(n):
 @pytest.mark.catalogue("T038")
 def test_scaling_a_logistic_regression_keeps_its_boundary_and_changes_how_steep_it_is():
     made = assembled(given(torch.randn(4, 2), XOR, model="linear", **LOGISTIC))
-    model, predict = made.model, made.objective.predict
-    x = torch.randn(200, 2)
+    model, predict = made.model.double(), made.objective.predict
+    x = torch.randn(200, 2, dtype=F64)
     before = predict(model(x))
     a, b = model.head.weight.detach()[0], model.head.bias.detach()
     along = torch.tensor([-a[1], a[0]])
-    on = -b * a / a.square().sum() + torch.linspace(-3, 3, 9)[:, None] * along
+    on = -b * a / a.square().sum() + torch.linspace(-3, 3, 9, dtype=F64)[:, None] * along
 
     def boundary():
         return (model(on).sigmoid() - 0.5).abs().max()
@@ -85,7 +85,7 @@ def test_scaling_a_logistic_regression_keeps_its_boundary_and_changes_how_steep_
         for p in model.parameters():
             p *= 10
     after = predict(model(x))
-    assert torch.equal(after["class"], before["class"]) and boundary() < 1e-5
+    assert torch.equal(after["class"], before["class"]) and boundary() < 1e-6
     assert (after["probability"] > before["probability"]).all()
     with torch.no_grad():
         for p in model.parameters():

@@ -9,7 +9,7 @@ import pegboard_mlp
 import pytest
 import torch
 from pegboard import Peg
-from pegboard_mlp.constructions import collapse, permuted
+from pegboard_mlp.constructions import collapse, depth, permuted
 from pegboard_mlp.modules import Dense, LinearModel, Mlp
 from torch import nn
 
@@ -51,7 +51,7 @@ def test_a_relu_network_has_a_relu_less_than_affine_layers_and_any_sign(hidden):
 @pytest.mark.catalogue("T009", "S3-070", "S01")
 def test_plain_is_the_composition_of_its_layers():
     model = Mlp(4, [6], 3).double()
-    assert count(model) == 51
+    assert count(model) == 51 and depth(model) == 2
     deep = Mlp(4, [5, 7], 2, "tanh").double()
     assert count(deep) == 5 * 5 + 7 * 6 + 2 * 8
     x = torch.randn(9, 4, dtype=torch.float64)

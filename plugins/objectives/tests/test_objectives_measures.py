@@ -10,8 +10,9 @@ from pegboard.inference import Trained
 from pegboard.planning import read_data
 from pegboard_mlp.kmeans import KmeansReference
 from pegboard_mlp.logistic import LogisticReference
+from pegboard_mlp.margins import MarginProbe
 from pegboard_mlp.modules import LinearModel
-from pegboard_mlp.reference_configs import Kmeans, LeastSquares, Logistic
+from pegboard_mlp.reference_configs import Kmeans, LeastSquares, Logistic, Margin
 from pegboard_mlp.squares import LeastSquaresReference
 from pegboard_objectives import measures, pegboard_objectives
 from pegboard_objectives.region_options import ErrorByRegion
@@ -159,6 +160,17 @@ def test_signed_distance_and_margin_of_a_plane():
     sides = torch.sign(found)
     margin = measures.geometric_margin(x, sides, w, b)
     assert margin > 0 and margin == found.abs().min()
+    # The probe finds it for a model, and it is above 0 where no sample is on the wrong side.
+    model = LinearModel(2, 1).double()
+    with torch.no_grad():
+        model.head.weight.copy_(torch.tensor([[3.0, 4.0]]))
+        model.head.bias.fill_(-5)
+    near = torch.tensor([[3.0, 4.0], [0.0, 0.0], [2.0, 0.0]], dtype=DOUBLE)
+    for classes, expected in (([1, 0, 1], 0.2), ([1, 0, 0], -0.2)):
+        train = Resident([near], torch.tensor(classes))
+        data = Splits(spec=DataSpec((Vector(2),), Classes(2)), train=train)
+        figures = MarginProbe(Margin(), Context()).measure(model, data, torch.device("cpu"))
+        assert figures["margin"] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.catalogue("T080")
