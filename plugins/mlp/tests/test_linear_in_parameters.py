@@ -122,9 +122,15 @@ def test_the_basis_decides_whether_a_high_degree_can_be_trained():
 
 
 @pytest.mark.catalogue("T045")
-def test_the_interpolating_polynomial_has_no_loss_and_runs_away():
-    parabola = fit(Polynomial(1, 2, 1), column(-1, 0, 1), column(4, 2, -8))
-    assert coefficients(parabola) == pytest.approx([2, -6, -4], abs=1e-10)
+def test_the_interpolating_polynomial_has_no_loss_and_runs_away(tmp_path):
+    points = column(-1, 0, 1), column(4, 2, -8)
+    assert coefficients(fit(Polynomial(1, 2, 1), *points)) == pytest.approx([2, -6, -4], abs=1e-10)
+    config = given(
+        points[0], values=points[1], model={"name": "polynomial", "degree": 2}, reference="least_squares"
+    )
+    done = run(config, tmp_path)
+    assert coefficients(done.model) == pytest.approx([2, -6, -4], abs=1e-3)
+    assert done.reference["optimum"] < 1e-20 and done.reference["objective"] < 1e-6
     x, y = column(-1, 0, 1, 0.01), column(0, 0, 0, 0.1)
     cubic, line = fit(Polynomial(1, 3, 1), x, y), fit(LinearModel(1, 1), x, y)
     assert (cubic(x) - y).square().mean() < 1e-10

@@ -1,6 +1,7 @@
 """Runs in double precision beside torch's own loop and beside paths that are known in closed form."""
 
 import math
+from itertools import pairwise
 
 import pegboard
 import points
@@ -8,11 +9,11 @@ import pytest
 import torch
 
 
-def run(folder, x, y, steps, optimizer):
-    """A linear model without a bias that starts at zero, trained on whole batches under the mean square."""
+def run(folder, x, y, steps, optimizer, objective="mse"):
+    """A linear model without a bias that starts at zero, trained on whole batches; every loss is logged."""
     config = points.given(
         x, values=y, model={"name": "linear", "init": "zeros", "bias": False}, optimizer=optimizer,
-        objective={"name": "mse", "metrics": []}, regularizers={"double": {}},
+        objective={"name": objective, "metrics": []}, regularizers={"double": {}},
         trainer={
             "epochs": steps, "eval_every": steps, "log_every": 1, "device": "cpu", "diagnose": False,
         },
@@ -47,6 +48,34 @@ def test_the_rates_of_a_run_must_sum_to_infinity(tmp_path):
     assert harmonic == pytest.approx([1 / (k + 1) for k in range(200)], abs=1e-12)
     summable = parabola(tmp_path, 1000, lr=1 / 8, schedule={**inverse, "power": 2.0})
     assert summable[-1] == pytest.approx(0.5, abs=1e-3)
+
+
+CONSTANT = {
+    "heavy ball": ({"name": "sgd", "momentum": 0.9}, lambda t: 10 * (1 - 0.9**t)),
+    "adagrad": ({"name": "adagrad"}, lambda t: 1 / math.sqrt(t)),
+    "adam": ({"name": "adam"}, lambda t: 1.0),
+    "adam without correction": (
+        {"name": "adam", "bias_correction": False},
+        lambda t: (1 - 0.9**t) / math.sqrt(1 - 0.999**t),
+    ),
+}
+
+
+@pytest.mark.catalogue("S3-057", "S4-059", "S4-060", "S4-061")
+@pytest.mark.parametrize("name", CONSTANT)
+def test_how_long_the_steps_of_a_run_are_under_a_constant_gradient(tmp_path, name):
+    """The loss |100 - w|, which has the slope -1 all the way; lengths are in units of the rate."""
+    node, length = CONSTANT[name]
+    one = torch.ones(1, 1, dtype=torch.float64)
+    done = run(tmp_path, one, 100 * one, 501, {**node, "lr": 0.01}, "l1")
+    losses = [row["train/loss"] for row in done.history if "train/loss" in row]
+    steps = [(before - after) / 0.01 for before, after in pairwise(losses)]
+    accurate = 1e-10 if name == "heavy ball" else 1e-6  # the others add a number to what they divide by
+    assert steps == pytest.approx([length(t) for t in range(1, 501)], abs=accurate)
+    if name == "heavy ball":
+        assert steps[-1] == pytest.approx(10, abs=1e-10)
+    if name == "adam without correction":
+        assert steps[0] == pytest.approx(3.16228, abs=1e-4)
 
 
 TWINS = {
