@@ -130,7 +130,13 @@ def test_a_cross_validation_is_recorded_with_its_deviation_over_the_folds(shelf:
     found = [run.summary["statistics"]["shared/right"] for run in runs]
     assert figure["values"] == [one["mean"] for one in found]
     assert figure["folds"] == pytest.approx(sum(one["std"] for one in found) / 2)
-    assert f"± {figure['folds']:.4f} over folds | 2 | 0.9: a paper" in zoo.table([recipe])
+    line = zoo.table([recipe]).splitlines()[-1]
+    assert f"± {figure['folds']:.4f} over folds | 2 | 0.9: a paper" in line
+    assert line.endswith(f"| {pegboard.__version__} |")  # outside a repository; in one, the commit too
+    recipe.result["commit"] = {"id": "0123456789abcdef", "changed": 0}
+    assert zoo.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456 |")
+    recipe.result["commit"]["changed"] = 2
+    assert zoo.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456, changed |")
 
 
 def test_a_recipe_trains_with_overrides(shelf: Path) -> None:

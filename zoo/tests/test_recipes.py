@@ -71,7 +71,9 @@ def test_the_result_is_whole(recipe: zoo.Recipe) -> None:
     assert result["versions"].keys() >= {"pegboard", "torch", "python", home}
     assert len(result["data"]) == 64
     assert re.fullmatch("[0-9a-f]{40}", result["commit"]["id"]) and result["recorded"] >= "2026-11-16"
-    assert result["machine"] is None or result["machine"].keys() >= {"cpu", "cores", "platform", "threads"}
+    at_hand = recipe not in (*FETCHED, *GRAPHS) and result["seconds"] < 120  # is recorded again at once
+    if result["machine"] or at_hand:
+        assert result["machine"].keys() >= {"cpu", "cores", "platform", "threads"}
     assert all(r["source"] and math.isfinite(r["value"]) for r in result["reference"].values())
     assert (recipe.folder / "curves.png").is_file()
 

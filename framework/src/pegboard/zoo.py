@@ -209,13 +209,13 @@ def _parameters(weights: Path) -> int:
 def table(found: Sequence[Recipe]) -> str:
     """The zoo as a Markdown table, made from the result files."""
     lines = [
-        "| recipe | figure | measured | seeds | beside it | gap | parameters | seconds |",
-        "|---|---|---|---|---|---|---|---|",
+        "| recipe | figure | measured | seeds | beside it | gap | parameters | seconds | recorded with |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for recipe in found:
         result = recipe.result
         if not result.get("figures"):
-            lines.append(f"| {recipe.name} | not recorded yet | | | | | | |")
+            lines.append(f"| {recipe.name} | not recorded yet | | | | | | | |")
             continue
         figure = headline(result)
         measured = result["figures"][figure]
@@ -224,9 +224,17 @@ def table(found: Sequence[Recipe]) -> str:
         lines.append(
             f"| {recipe.name} | {figure} | {shown(measured)} "
             f"| {len(result['seeds'])} | {reference} | {_gap(result)} | {result['parameters']:,} "
-            f"| {result['seconds']:.1f} |"
+            f"| {result['seconds']:.1f} | {_core(result)} |"
         )
     return "\n".join(lines)
+
+
+def _core(result: Mapping[str, Any]) -> str:
+    """Version and commit of the core that a result was recorded with."""
+    version, commit = result.get("versions", {}).get("pegboard", ""), result.get("commit")
+    if not commit:
+        return str(version)
+    return f"{version} at {commit['id'][:7]}{', changed' if commit.get('changed') else ''}"
 
 
 def conditions(result: Mapping[str, Any]) -> list[list[Any]]:
