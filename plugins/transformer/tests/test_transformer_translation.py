@@ -12,6 +12,7 @@ from pegboard import Context, DataSpec, Decoding, Tokens
 from pegboard_transformer import Translation as Config
 from pegboard_transformer import build_translation
 from pegboard_transformer.translation import Translation
+from sweeps import first_of_each
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -158,15 +159,17 @@ def test_weights_of_torch_transformers_are_adopted() -> None:
 
 
 @pytest.mark.catalogue("S4-105")
-def test_a_trained_model_copies_whole_texts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", first_of_each(range(3)))
+def test_a_trained_model_copies_whole_texts(seed: int, tmp_path: Path) -> None:
     from pegboard_datasets.copying import copies
 
     run = pegboard.train(
         {
+            "seed": seed,
             "data": {"name": "copying", "samples": 2000, "length": 4, "shortest": 2, "batch_size": 50},
             "model": {"name": "translation", "layers": 1, "width": 32, "heads": 2},
             "optimizer": {"name": "adam", "lr": 0.01, "schedule": "linear"},
-            "trainer": {"epochs": 6},
+            "trainer": {"epochs": 8},
             "probes": {"bleu": {"beams": 2}},
         },
         root=tmp_path,
