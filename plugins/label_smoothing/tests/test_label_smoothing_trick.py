@@ -79,6 +79,39 @@ def test_training_with_the_trick_equals_torch_on_a_tiny_module():
 
 
 @pytest.mark.catalogue("S4-161")
+@pytest.mark.parametrize("kind", ["epsilon", "confusion", "identity"])
+def test_a_run_ends_at_the_smoothed_distribution(kind, tmp_path):
+    """A sample of each class, whose logits are free: a linear model of one number for each sample."""
+    wrong = torch.tensor(
+        [[0.7, 0.1, 0.1, 0.1], [0.0, 0.6, 0.2, 0.2], [0.2, 0.2, 0.5, 0.1], [0.3, 0.3, 0.2, 0.2]]
+    )
+    smooth = 0.9 * torch.eye(4) + 0.025
+    goal = {"epsilon": smooth, "confusion": 0.95 * wrong + 0.0125, "identity": torch.eye(4)}[kind]
+    fields = {"epsilon": 0.1} if kind == "epsilon" else {"confusion": goal.tolist()}
+    steps = 100 if kind == "identity" else 6
+    config = points.given(
+        torch.eye(4), torch.arange(4), model={"name": "linear", "bias": False, "init": "zeros"},
+        regularizers={"label_smoothing": fields},
+        trainer={"epochs": steps, "eval_every": steps, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    if kind == "identity":  # plain cross entropy, which has no minimum: the same steps as without the trick
+        config["optimizer"] = {"name": "sgd", "lr": 1.0}
+    run = points.run(config, tmp_path)
+    logits = run.model.state_dict()["head.weight"].T
+    if kind == "identity":
+        config["regularizers"] = {}
+        plain = points.run(config, tmp_path).model.state_dict()["head.weight"].T
+        torch.testing.assert_close(logits, plain, rtol=0, atol=1e-6)
+        return
+    torch.testing.assert_close(logits.softmax(-1), goal, rtol=0, atol=1e-3)
+    loss = F.cross_entropy(logits, goal)
+    torch.testing.assert_close(loss, -(goal * goal.log()).sum(-1).mean(), rtol=0, atol=1e-4)
+    if kind == "epsilon":
+        gap = logits.diagonal()[:, None] - logits[~torch.eye(4, dtype=torch.bool)].view(4, 3)
+        assert (gap - 3.6109).abs().max() < 0.01 and abs(loss.item() - 0.34878) < 1e-4
+
+
+@pytest.mark.catalogue("S4-161")
 @pytest.mark.parametrize("seed", first_of_each(range(3)))
 def test_with_noisy_labels_smoothing_lowers_confidence_and_test_loss(seed, tmp_path):
     torch.manual_seed(seed)

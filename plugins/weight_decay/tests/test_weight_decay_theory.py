@@ -11,6 +11,7 @@ import points
 import pytest
 import torch
 import torch.nn.functional as F
+from pegboard import Run
 from pegboard.inference import Trained
 from pegboard_weight_decay import WeightDecay
 from sklearn.datasets import load_diabetes, make_blobs
@@ -194,20 +195,19 @@ def hinge(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return torch.relu(1 - y * model(x)[:, 0]).mean()
 
 
-def soft_margin(fit: Fit, x: Tensor, y: Tensor, lam: float, steps: int = 700) -> nn.Linear:
-    """The minimum of lam |w|^2 + mean hinge, the bias free."""
-    model = linear(x.shape[1], bias=True)
-    nn.init.zeros_(model.bias)
-    factory = lambda groups: torch.optim.Adam(groups, 0.1)  # noqa: E731
-    fit(
-        model,
-        WeightDecay(2 * lam, "l2"),
-        factory,
-        lambda: hinge(model, x, y),
-        steps,
-        lambda t: (1 - t / steps) ** 2,
-    )
-    return model
+def soft_margin(root: Path, x: Tensor, classes: Tensor, lam: float, steps: int) -> Run:
+    """A run that ends at the minimum of lam |w|^2 + mean hinge, the bias free."""
+    config = points.given(
+        x, classes, model={"name": "linear", "init": "zeros"}, objective={"name": "hinge"},
+        optimizer={"name": "adam", "lr": 0.1, "schedule": "cosine"},
+        regularizers={"weight_decay": {"value": 2 * lam, "mode": "l2"}},
+        trainer={"epochs": steps, "eval_every": steps, "device": "cpu", "diagnose": False},
+    )  # fmt: skip
+    return points.run(config, root)
+
+
+def weights(run: Run) -> Tensor:
+    return run.model.state_dict()["head.weight"].double()
 
 
 @pytest.mark.catalogue("T054")
@@ -228,29 +228,26 @@ def test_a_soft_margin_is_decay_by_two_lambda_on_the_weights_alone(fit: Fit, mod
 
 
 @pytest.mark.catalogue("T054")
-def test_the_weights_of_a_soft_margin_shrink_with_lambda_as_in_scikit_learn(fit: Fit) -> None:
-    points, labels = make_blobs(40, centers=[[-1, 0], [1, 0.5]], cluster_std=1.0, random_state=0)
-    x, y = torch.tensor(points), torch.tensor(labels).double() * 2 - 1
+def test_the_weights_of_a_soft_margin_shrink_with_lambda_as_in_scikit_learn(tmp_path: Path) -> None:
+    drawn, labels = make_blobs(40, centers=[[-1, 0], [1, 0.5]], cluster_std=1.0, random_state=0)
     norms = []
     for lam in (0.001, 0.01, 0.1, 1.0, 10.0):
-        model = soft_margin(fit, x, y, lam)
-        reference = SVC(kernel="linear", C=1 / (2 * lam * len(x)), tol=1e-8).fit(points, labels)
-        expected = torch.tensor(reference.coef_)
-        torch.testing.assert_close(model.weight.detach(), expected, rtol=0.02, atol=2e-3)
-        norms.append(model.weight.norm().item())
+        found = weights(soft_margin(tmp_path, torch.tensor(drawn), torch.tensor(labels), lam, 400))
+        reference = SVC(kernel="linear", C=1 / (2 * lam * len(drawn)), tol=1e-8).fit(drawn, labels)
+        torch.testing.assert_close(found, torch.tensor(reference.coef_), rtol=0.02, atol=2e-3)
+        norms.append(found.norm().item())
     assert all(b <= a + 1e-3 for a, b in pairwise(norms))
 
 
 @pytest.mark.catalogue("T055")
-def test_margin_and_training_hinge_grow_with_lambda(fit: Fit) -> None:
+def test_margin_and_training_hinge_grow_with_lambda(tmp_path: Path) -> None:
     """Four points on a line: the margin 2/|w| is 1 up to 1/16 and 4 lambda from 3/4 on."""
-    x = torch.tensor([[-1.0, 0], [0, 0], [1, 0], [2, 0]], dtype=torch.float64)
-    y = torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64)
+    x, classes = torch.tensor([[-1.0, 0], [0, 0], [1, 0], [2, 0]]), torch.tensor([0, 0, 1, 1])
     margins, hinges = [], []
     for lam, margin in ((0.02, 1.0), (0.05, 1.0), (0.1, 1.6), (0.3, 3.0), (1.0, 4.0), (2.0, 8.0)):
-        model = soft_margin(fit, x, y, lam)
-        margins.append(2 / model.weight.norm().item())
-        hinges.append(hinge(model, x, y).item())
+        run = soft_margin(tmp_path, x, classes, lam, 200)
+        margins.append(2 / weights(run).norm().item())
+        hinges.append(run.figures["test/loss"])  # of the points that it was trained on
         assert margins[-1] == pytest.approx(margin, rel=0.02)
     for figures in (margins, hinges):
         assert all(b >= a - 0.01 for a, b in pairwise(figures))
