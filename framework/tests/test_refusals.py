@@ -31,6 +31,8 @@ def read(config, context):
         raise PegboardError("the file is empty\\n  expected rows")
     if config.what == "text":
         raise PegboardError("data.column.name is no column of the file")
+    if config.what == "keys":
+        raise PegboardError("one sample is too few: set data.drop_last, or another data.batch_size")
     if config.what == "quoted":
         raise PegboardError("there is no column 'two', and 'one' is empty; nearest: 'y'")
     raise PegboardError("no such column", field="column.name")
@@ -99,6 +101,7 @@ def found(mistakes: list[Mistake]) -> list[tuple[str, str]]:
         ("part", "data", "cfg.yaml:1:1"),
         ("text", "data.column.name", "cfg.yaml:1:63"),
         ("field", "data.column.name", "cfg.yaml:1:64"),
+        ("keys", "data.batch_size", "cfg.yaml:1:32"),  # the one that was written
     ],
 )
 def test_what_a_data_set_refuses_has_its_place(

@@ -11,7 +11,7 @@ from pegboard.config.check import ConfigError, check
 from pegboard.config.report import Mistake
 from pegboard.parts import Dataset, Facts, Model, ObjectivePart, Optimizer, ProbePart, Problem, Regularizer
 from pegboard.registry import Plugin, Registry
-from pegboard.specs import Classes, DataSpec, Image, Values, Vector
+from pegboard.specs import Classes, DataSpec, Image, Labels, Values, Vector
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ def needs(**wanted: str) -> Callable[[Any, Facts], Iterable[Problem]]:
     return rule
 
 
+def only_labels(config: Any, facts: Facts) -> Iterable[Problem]:
+    if facts.objective is not None and facts.objective.name != "labels":
+        yield Problem("it gives labels", "name", expected="another model")
+
+
 def raises(config: Any, facts: Facts) -> Iterable[Problem]:
     raise IndexError
 
@@ -52,6 +57,12 @@ def registry() -> Registry:
         Model("eager", Plain, none, inputs=(Vector,), targets=(Classes,)),
         Model("sees", Plain, none, inputs=(Image,), check=needs(objective="sorts")),
         Model("game", Plain, none, inputs=(Vector,), check=needs(objective="duel")),
+        Dataset("views", Plain, none, spec=lambda c: DataSpec((Image(1, 2, 2),), Labels(2))),
+        Model("marks", Plain, none, inputs=(Image,), check=only_labels),
+        Model("lost", Plain, none, inputs=(Image,), check=needs(objective="labels")),
+        ObjectivePart("labels", Plain, none, targets=(Labels,), default_for=(Labels,)),
+        ObjectivePart("rates", Plain, none, targets=(Labels,)),
+        ProbePart("best", Plain, none, check=needs(model="eager"), reference=True),
         Model("broken", Plain, none, inputs=(Vector,), check=raises),
         ObjectivePart("sorts", Plain, none, targets=(Classes,), default_for=(Classes,)),
         ObjectivePart("fits", Plain, none, targets=(Values,), default_for=(Values,)),
@@ -92,6 +103,10 @@ def refused(registry: Registry, **nodes: Any) -> list[Mistake]:
         ({"data": "amounts", "regularizers": {"zzzz": {}}}, "any"),
         ({"probes": {"zzzz": {}}}, "of_all"),
         ({"model": "game", "objective": "duel", "probes": {"zzzz": {}}}, "of_all, of_game"),
+        ({"data": "views", "model": "marks", "objective": "zzzz"}, "labels"),  # no other value mends a name
+        ({"model": "eager", "reference": "zzzz"}, "best"),
+        ({"model": "eager", "reference": "of_all"}, "best"),
+        ({"reference": "zzzz"}, "knows an optimum of this model and objective"),
     ],
 )
 def test_only_what_would_be_accepted_is_offered(
@@ -127,6 +142,11 @@ def test_all_reasons_of_a_part_that_does_not_go_with_the_rest_are_told(registry:
     (mistake,) = refused(registry, regularizers={"both": {}})
     assert mistake.message == "it needs the model game"
     assert mistake.hint == "also, it needs the objective duel; expected duel"
+
+
+def test_a_model_of_other_data_does_not_say_which_objective_is_right(registry: Registry) -> None:
+    found = refused(registry, model="lost", objective="fits")
+    assert [m.expected for m in found if m.path == "objective"] == ["objectives for Classes(3): duel, sorts"]
 
 
 def test_two_causes_are_two_mistakes(registry: Registry) -> None:

@@ -109,6 +109,11 @@ def test_a_key_that_was_meant_for_another_is_one_mistake(refuse: Refuse, base: s
     assert mistake.path == "trainer.epochz" and mistake.nearest == ("epochs",)
 
 
+def test_pictures_of_a_model_without_samples_are_one_mistake(refuse: Refuse, base: str) -> None:
+    (mistake,) = refuse(base.replace("epochs: 2", "epochs: 2, sample_every: 9"))
+    assert mistake.path == "trainer.sample_every" and "generates no samples" in mistake.message
+
+
 def test_summing_up_one_batch_has_no_effect(refuse: Refuse, base: str) -> None:
     text = base.replace("batch_size: 64", "batch_size: all").replace("epochs: 2", "epochs: 2, accumulate: 4")
     (mistake,) = refuse(text)

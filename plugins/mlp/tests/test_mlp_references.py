@@ -496,6 +496,10 @@ def test_weights_on_separable_clouds_grow_unless_they_are_penalized(tmp_path: Pa
         ({"reference": "svm", "objective": "hinge", "data": {"name": "iris"}}, "svm tells two classes apart"),
         ({"reference": "kmeans"}, "kmeans needs a model that is a set of points, and the model is linear"),
         ({"reference": "margin"}, "margin"),
+        (
+            {"model": "pca", "objective": None, "reference": "kmeans"},
+            "kmeans is the optimum of clustering, and the objective is reconstruction",
+        ),
     ],
 )  # fmt: skip
 def test_a_reference_that_does_not_fit_is_a_mistake_in_the_config(nodes: dict[str, Any], said: str) -> None:

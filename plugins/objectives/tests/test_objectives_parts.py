@@ -203,3 +203,12 @@ def test_step_costs_few_calls_more_than_torch_alone(name, spec, most):
     batch = Batch((x,), target)
     by_hand = count_calls(lambda: plain(model(x), target))
     assert count_calls(lambda: player.loss(model, batch)) - by_hand <= most
+
+
+@pytest.mark.parametrize(
+    ("data", "model"), [("digits", "cnn"), ("copying", "seq2seq"), ("karate", "gcn"), ("iris", "mlp")]
+)
+def test_clustering_goes_with_no_model_of_hidden_layers(data, model):
+    with pytest.raises(ConfigError, match="distances to centres, and it has none") as raised:
+        check({"data": data, "model": model, "objective": "clustering", "optimizer": "sgd"})
+    assert [m.path for m in raised.value.mistakes] == ["objective"]

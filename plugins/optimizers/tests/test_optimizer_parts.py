@@ -456,6 +456,7 @@ def test_muon_without_other_parameters_or_without_matrices():
     ("name", "config", "wrong"),
     [
         ("sgd", configs.Sgd(nesterov=True), ["nesterov"]),
+        ("sgd", configs.Sgd(dampening=0.1), ["dampening"]),
         ("sgd", configs.Sgd(nesterov=True, momentum=0.9, dampening=0.1), ["dampening"]),
         ("sgd", configs.Sgd(nesterov=True, momentum=0.9), []),
         ("rprop", configs.Rprop(step_sizes=(1.0, 0.1)), ["step_sizes"]),

@@ -41,10 +41,10 @@ def run_length(trainer: Trainer, options: DataOptions, samples: int | None) -> L
     return Length(epochs, steps, smallest)
 
 
-def beyond(trainer: Trainer, path: str, data: Read, length: Length) -> Iterable[Mistake]:
-    """What would act only after the end of the run."""
+def beyond(trainer: Trainer, path: str, data: Read, length: Length, drawn: bool = True) -> Iterable[Mistake]:
+    """What would act only after the end of the run; pictures of samples where any are `drawn`."""
     epochs, every = length.epochs, trainer.sample_every
-    if epochs is not None and every is not None and every > epochs:
+    if drawn and epochs is not None and every is not None and every > epochs:
         yield Mistake(
             path=f"{path}.sample_every",
             message=f"found {every}, but the run has {_count(epochs, 'epoch')}, so that it has no effect",

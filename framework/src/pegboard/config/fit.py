@@ -15,7 +15,7 @@ from ..specs import Classes, DataSpec, Spec, fits
 from .effect import Length
 from .nodes import DataOptions, RegularizerOptions, Trainer
 from .report import Mistake, listed
-from .sections import Parts, Read
+from .sections import Parts, Read, nameable
 from .typed import build
 
 
@@ -35,8 +35,11 @@ def read_spec(parts: Parts, data: Read) -> DataSpec | None:
 
 
 def accepted(registry: Registry, kind: str, known: Facts) -> list[str]:
-    """Names of the parts of a kind that would be right beside what is known, with their defaults."""
-    return [registry.reference(e) for e in registry.entries(kind) if _would_fit(e.part, known)]
+    """Names of the parts of a kind that would be right beside what is known, with their defaults.
+
+    A `reference` is a probe that knows an optimum.
+    """
+    return [registry.reference(e) for e in nameable(registry, kind) if _would_fit(e.part, known)]
 
 
 def _would_fit(part: Part[Any, Any], known: Facts) -> bool:
@@ -59,8 +62,8 @@ def _agrees(part: Part[Any, Any], known: Facts) -> bool:
         config = part.config()
     except Exception:  # a field has no default, so nothing can be said
         return True
-    try:  # what a field is to blame for, another value of it mends
-        return all(problem.field for problem in objections(part, config, known))
+    try:  # what a field is to blame for, another value of it mends; another name is another part
+        return all(problem.field not in ("", "name") for problem in objections(part, config, known))
     except Exception:
         return False
 
@@ -100,7 +103,7 @@ def fit_target(
     known = Facts(spec=spec, model=beside if isinstance(beside, Model) else None)
     able = accepted(registry, kind, known) if kind == "objective" else []
     of = target or "data without a target"
-    expected = f"{kind}s for {of}: {listed(able)}" if kind == "objective" else ""
+    expected = f"{kind}s for {of}: {listed(able) or 'none is installed'}" if kind == "objective" else ""
     hint = f"take it out: {read.path.rpartition('.')[2]}: null"
     if kind == "objective":
         own = isinstance(default_objective(registry, target), Entry)

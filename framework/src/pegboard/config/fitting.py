@@ -113,7 +113,8 @@ class Fitting:
             if unfit:
                 del self.found[before:]  # another model may have another objective
         elif objective is not None:
-            wrong = list(fit.fit_target(objective, source, spec, registry, model))
+            beside = None if unfit else model
+            wrong = list(fit.fit_target(objective, source, spec, registry, beside))
             if not (wrong and model is not None and unfit and fit.alike(model, objective)):
                 self._unfit("objective", wrong, unfit)
         told = fit.told(spec, objective)
@@ -130,9 +131,9 @@ class Fitting:
         given = self.sections.get("objective", ("", None))[1] is not None
         for index, mistake in enumerate(self.found):
             kind = mistake.kind
-            if kind not in ("model", "objective", "regularizer", "probe") or known.spec is None:
+            if kind not in ("model", "objective", "regularizer", "probe", "reference") or known.spec is None:
                 continue
-            if not mistake.message.startswith(f"unknown {kind} "):
+            if kind != "reference" and not mistake.message.startswith(f"unknown {kind} "):
                 continue
             beside = replace(known, spec=told if kind == "regularizer" else known.spec)
             if kind == "model" and not given:
@@ -140,6 +141,9 @@ class Fitting:
             names = fit.accepted(self.parts.registry, kind, beside)
             if names:
                 self.found[index] = replace(mistake, expected=f"one of {listed(names)}")
+            elif kind == "reference":
+                none = "none: no reference that is installed knows an optimum of this model and objective"
+                self.found[index] = replace(mistake, expected=none)
 
     def _unfit(self, path: str, wrong: Sequence[Mistake], unfit: set[str]) -> None:
         self.found += wrong
@@ -180,7 +184,8 @@ class Fitting:
         self.found += effect.idle_layout(trainer.channels_last, where, spec)
         if data is not None and isinstance(data.options, DataOptions):
             self.found += effect.idle_data(data, spec, trainer.accumulate, where)
-            self._add(effect.beyond(trainer, where, data, length), list)
+            drawn = "model" not in sure or getattr(sure["model"].entry.part, "samples", False)
+            self._add(effect.beyond(trainer, where, data, length, drawn), list)
             self.late += effect.rare(trainer, where, length)
 
     def _add(self, mistakes: Iterable[Mistake], anyway: Callable[[], Iterable[Mistake]]) -> None:

@@ -66,14 +66,12 @@ def mistake_of(error: PegboardError, settings: Settings, part_of: Finder | None 
 
 
 def _key_in(text: str, settings: Settings) -> str:
-    """The first key of the config that a text names, as `data.batch_size`."""
+    """The first key of the config that a text names, as `data.batch_size`, of those that were written."""
     known = set(settings.plain)
     for path, _ in leaves(settings.plain):
         known |= {path, path.rpartition(".")[0]}
-    for word in re.findall(r"[a-z_]+(?:\.[\w-]+)+", text):
-        if word in known:
-            return str(word)
-    return ""
+    named = [word for word in re.findall(r"[a-z_]+(?:\.[\w-]+)+", text) if word in known]
+    return next((word for word in named if word in settings.origins), named[0] if named else "")
 
 
 def _value_in(text: str, part: str, settings: Settings) -> str:

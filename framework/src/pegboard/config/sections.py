@@ -161,7 +161,7 @@ class Parts:
                 place,
                 error.message,
                 expected=self._references() if self.references else _short(error.expected),
-                kind="" if self.references else kind,
+                kind="reference" if self.references else kind,
                 nearest=tuple(near),
                 hint=hint,
                 at_key=at_key,
@@ -181,7 +181,7 @@ class Parts:
             f"probe {name!r} is no reference: it measures a run, and knows no optimum to compare it with"
         )
         hint = f"measure it at the end of the run: probes: {{{name}: {{}}}}"
-        self.note(place, message, expected=self._references(), hint=hint)
+        self.note(place, message, expected=self._references(), kind="reference", hint=hint)
 
     def _references(self) -> str:
         names = sorted({e.part.name for e in self.entries("probe")})

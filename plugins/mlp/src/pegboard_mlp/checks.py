@@ -29,7 +29,7 @@ def check_input(config: Any, facts: Facts) -> Iterable[Problem]:
     if (
         facts.objective is not None
         and facts.objective.name in DISTANCES
-        and not isinstance(config, Prototypes)
+        and not isinstance(config, Prototypes | Mlp)  # of hidden layers the objective says so
     ):
         yield Problem(
             f"{facts.objective.name} reads minus the squared distances to centres, and it has none",

@@ -98,8 +98,9 @@ def _model(facts: Facts, name: str, fitting: tuple[str, ...]) -> Iterable[Proble
 
 
 def _loss(facts: Facts, name: str, fitting: tuple[str, ...]) -> Iterable[Problem]:
-    objective = facts.objective
-    if objective is not None and objective.name in LOSSES and objective.name not in fitting:
+    objective, own = facts.objective, "" if facts.model is None else facts.model.objective
+    known = objective is not None and (objective.name in LOSSES or objective.name == own)
+    if objective is not None and known and objective.name not in fitting:
         others = [other for other, losses in OF_LOSS.items() if objective.name in losses]
         yield Problem(
             f"{name} is the optimum of {' or '.join(fitting)}, and the objective is {objective.name}",

@@ -31,6 +31,7 @@ from pegboard import (
 from . import names
 from .bleu_options import bleu_part
 from .checks import (
+    check_centres,
     check_class_weights,
     check_classes,
     check_metrics,
@@ -176,6 +177,10 @@ def _check_ranked(config: Mse | Brier | Hinge | Perceptron, facts: Facts) -> Ite
 def _check_missing(config: Mse | Brier, facts: Facts) -> Iterator[Problem]:
     yield from _check_ranked(config, facts)
     yield from check_missing(config.missing, facts)
+
+
+def _check_clustering(config: Clusters, facts: Facts) -> Iterator[Problem]:
+    yield from check_centres(facts)
 
 
 def _check_values(config: L1 | Huber | Lp, facts: Facts) -> Iterator[Problem]:
@@ -327,6 +332,7 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             Clusters,
             _build("clustering"),
             players=("model",),
+            check=_check_clustering,
             metrics=names.clustering,
             outputs=_any_number,
         ),

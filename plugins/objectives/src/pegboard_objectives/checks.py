@@ -49,6 +49,18 @@ def check_classes(facts: Facts) -> Iterator[Problem]:
         )
 
 
+def check_centres(facts: Facts) -> Iterator[Problem]:
+    """A model with hidden layers answers with classes or values, not with distances."""
+    model = facts.model
+    if model is not None and {"affine", "attention"} & set(model.pegs):
+        yield Problem(
+            f"beside the model {model.name}: clustering reads minus the squared distances to centres, "
+            "and it has none",
+            expected="the model prototypes",
+            hint="name that model, or another objective",
+        )
+
+
 def check_two_classes(facts: Facts) -> Iterator[Problem]:
     """A single sigmoid tells two classes apart, not more."""
     target = _target(facts)

@@ -55,6 +55,13 @@ def check_sgd(config: configs.Sgd, facts: Facts) -> Iterable[Problem]:
         yield Problem(
             "nesterov needs momentum, and there is none", "nesterov", hint="set momentum, as in 0.9"
         )
+    elif config.dampening != 0 and config.momentum == 0:
+        yield Problem(
+            f"dampening is {config.dampening}, and there is no momentum to dampen",
+            "dampening",
+            expected="0",
+            hint="set momentum, as in 0.9",
+        )
     if config.nesterov and config.dampening != 0:
         yield Problem(
             f"nesterov allows no dampening, and it is {config.dampening}", "dampening", expected="0"
