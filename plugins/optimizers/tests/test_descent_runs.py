@@ -1,7 +1,8 @@
 """Runs in double precision beside torch's own loop and beside paths that are known in closed form."""
 
 import math
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import mul
 
 import pegboard
 import points
@@ -48,6 +49,49 @@ def test_the_rates_of_a_run_must_sum_to_infinity(tmp_path):
     assert harmonic == pytest.approx([1 / (k + 1) for k in range(200)], abs=1e-12)
     summable = parabola(tmp_path, 1000, lr=1 / 8, schedule={**inverse, "power": 2.0})
     assert summable[-1] == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.catalogue("S3-051", "T081")
+@pytest.mark.parametrize(("rate", "end"), [(0.05, 7e-10), (0.99, 0.0176), (1.0, 1.0), (1.01, 52.5)])
+def test_which_rates_end_a_run_at_the_minimum(tmp_path, rate, end):
+    path = parabola(tmp_path, 200, lr=rate)
+    assert path[200] == pytest.approx(end, rel=0.02)
+    signed = [far * math.copysign(1, 1 - 2 * rate) ** k for k, far in enumerate(path)]
+    lengths = [abs(after - before) for before, after in pairwise(signed)]
+    assert lengths == pytest.approx([rate * 2 * far for far in path[:-1]])  # the rate times the slope
+
+
+@pytest.mark.catalogue("T081")
+@pytest.mark.parametrize(("rate", "factor"), [(0.33, 0.98), (0.34, 1.04), (1 / 6, 0.0)])
+def test_an_update_of_a_run_on_three_squares_descends_below_a_third(tmp_path, rate, factor):
+    root = torch.full((1, 1), 3, dtype=torch.float64).sqrt()  # the loss is 3 (w - 1)^2
+    done = run(tmp_path, root, root, 2, {"name": "sgd", "lr": rate})
+    before, after = (row["train/loss"] for row in done.history if "train/loss" in row)
+    assert (before, after) == pytest.approx((3, 3 * factor**2), abs=1e-12)
+
+
+RATES = {
+    "linear": ({"steps": 50, "end": 0.25}, lambda t: 1 - 0.75 * min(t / 50, 1)),
+    "inverse_time": ({"rate": 1.0}, lambda t: 1 / (1 + t)),
+    "inverse_time, recursive": (
+        {"rate": 1.0, "recursive": True},
+        lambda t: math.prod(1 / (1 + s) for s in range(t)),
+    ),
+    "exponential": ({"gamma": math.exp(-0.07)}, lambda t: math.exp(-0.07 * t)),
+}
+
+
+@pytest.mark.catalogue("S3-053", "S3-054", "S3-055")
+@pytest.mark.parametrize("name", RATES)
+def test_a_run_moves_by_the_rates_of_its_schedule(tmp_path, name):
+    fields, factor = RATES[name]
+    one, schedule = torch.ones(1, 1, dtype=torch.float64), {"name": name.split(",")[0], **fields}
+    done = run(tmp_path, one, one, 60, {"name": "sgd", "lr": 0.4, "schedule": schedule})
+    rows = [row for row in done.history if "train/loss" in row]
+    rates = [0.4 * factor(t) for t in range(60)]
+    assert [row["lr"] for row in rows] == pytest.approx(rates, rel=1e-9)
+    far = accumulate((1 - 2 * rate for rate in rates[:-1]), mul, initial=1.0)
+    assert [row["train/loss"] for row in rows] == pytest.approx([x**2 for x in far], rel=1e-9)
 
 
 CONSTANT = {
