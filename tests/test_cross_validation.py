@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pegboard
@@ -38,6 +39,7 @@ def test_cross_validation_chooses_the_degree_of_a_polynomial(tmp_path: Path, qui
         run = pegboard.train(config, root=tmp_path / str(degree), quiet=True)
         assert [fold.folder.name for fold in run.folds] == [f"fold-{i}" for i in range(count)]
         assert {fold.status for fold in run.folds} == {"finished"}  # each of them one fit
+        assert run.figures["val/loss"] == pytest.approx(mean(fold.figures["val/loss"] for fold in run.folds))
         low, high = run.summary["statistics"]["val/loss"]["interval"]
         assert low <= run.figures["val/loss"] <= high
         risk[degree] = run.figures["val/loss"]
