@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -155,15 +156,107 @@ def test_a_plugin_without_a_private_name_of_torch_trains_to_the_same_bits(
         assert_alike(outcome(tmp_path, **node), whole, exact=True)
 
 
-def test_recurrent_cells_without_a_private_name_of_torch_are_kept_from_the_compiler(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch._compile", None)
-    spec = importlib.util.find_spec("pegboard_rnn.cells")
+def executed_again(name: str) -> Any:
+    """A module of a plugin as an import of it would make it now."""
+    spec = importlib.util.find_spec(name)
     assert spec is not None and spec.loader is not None
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    assert again._uncompiled is torch.compiler.disable
+    return again
+
+
+# What is taken away, the module of a plugin that looks it up, and its name there.
+LOOKED_UP = [
+    ("torch._C._nn.cross_entropy_loss", "pegboard_objectives.functional", "KERNEL", None),
+    ("torch._fused_adamw_", "pegboard_optimizers.updates", "KERNELS", None),
+    ("torch.optim._muon", "pegboard_optimizers.updates", "FUNCTIONS", None),
+    ("torch._compile._disable_dynamo", "pegboard_rnn.cells", "_uncompiled", torch.compiler.disable),
+    ("torch.Tensor._version", "pegboard_gnn.memo", "VERSIONS", False),
+    ("torch.nn.Conv2d._conv_forward", "pegboard_dropout.connect", "CONVOLUTION", False),
+]
+
+
+@pytest.mark.parametrize(("path", "module", "where", "instead"), LOOKED_UP, ids=lambda value: str(value))
+def test_a_plugin_says_in_one_line_which_private_name_is_gone(
+    path: str, module: str, where: str, instead: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importlib.import_module(module)
+    if path.startswith("torch.Tensor."):
+        monkeypatch.setattr(torch, "Tensor", object)  # of C, from which nothing can be taken
+    else:
+        monkeypatch.delattr(path)
+        monkeypatch.delattr(path.replace("Conv2d", "modules.conv._ConvNd"), raising=False)
+    with pytest.warns(UserWarning, match=re.escape(f"has no {path}: ")) as lines:
+        found = getattr(executed_again(module), where)
+    assert len(lines) == 1
+    if where == "KERNELS":
+        found = found["adamw"]
+    elif where == "FUNCTIONS":
+        found = found.get(torch.optim.Muon)
+    assert found is instead
+
+
+def test_what_is_made_of_a_graph_is_made_anew_where_nobody_tells_that_it_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pegboard_gnn import memo
+
+    kept, key = memo.Memo[int](), (torch.zeros(1),)
+    assert [kept.get(key, lambda at=at: at) for at in (1, 2)] == [1, 1]  # type: ignore[misc]
+    monkeypatch.setattr(memo, "VERSIONS", False)
+    assert [kept.get(key, lambda at=at: at) for at in (3, 4)] == [3, 4]  # type: ignore[misc]
+
+
+def test_operations_are_not_counted_without_what_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    importlib.import_module("pegboard_mlp.operations")
+    monkeypatch.setitem(sys.modules, "torch.utils._python_dispatch", None)
+    again = executed_again("pegboard_mlp.operations")
+    with pytest.raises(pegboard.PegboardError, match=r"has no torch\.utils\._python_dispatch"):
+        again.operations(lambda: torch.ones(1) + 1)
+
+
+def test_weights_of_layers_are_dropped_without_private_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pegboard_dropout import DropConnect, connect
+
+    monkeypatch.setattr(connect, "CONVOLUTION", False)
+    connect.dropping.cache_clear()
+    torch.manual_seed(0)
+    layer = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3))
+    trick, x = (
+        connect.DropConnectTrick(DropConnect(p=0.5, layers=("convolution", "recurrent"))),
+        torch.randn(1, 2, 5, 5),
+    )
+    whole = layer(x)
+    trick.edit_model(layer)
+    assert not torch.equal(layer(x), layer(x)) and torch.equal(layer.eval()(x), whole)
+    connect.dropping.cache_clear()
+    monkeypatch.setattr(connect, "RECURRENT", ("_gone",))
+    with pytest.raises(pegboard.PegboardError, match=r"has no torch\.nn\.RNNBase\._gone, by which"):
+        trick.edit_model(torch.nn.Sequential(torch.nn.LSTM(2, 3)))
+
+
+def test_recurrent_layers_read_their_weights_by_name_where_there_is_no_list() -> None:
+    from pegboard_rnn.cells import Fused
+
+    cell = Fused("lstm", 2, 3)
+    assert cell.affine is not None
+    cell.affine.add_module("own", torch.nn.Tanh())
+    x = torch.randn(1, 4, 2)
+    before, _ = cell(x)
+    del vars(cell.kernel)["_flat_weights"]
+    assert torch.equal(cell(x)[0], before)
+
+
+def test_dropout_of_attention_is_called_where_nobody_tells_who_watches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pegboard_transformer import blocks
+
+    peg = pegboard.Peg("attention", 2, "NHWC")
+    peg.add_module("dropout", torch.nn.Dropout(0.5))
+    assert blocks._dropped(peg) == 0.5
+    monkeypatch.setattr(blocks, "HOOKS", ("_gone",))
+    assert blocks._dropped(peg) is None
 
 
 def is_private(part: str) -> bool:
@@ -176,6 +269,8 @@ OWNERS = (
     torch.Tensor,
     torch.nn.Module,
     torch.nn.Module(),
+    torch.nn.Conv2d,
+    torch.nn.RNN(1, 1, device="meta"),
     torch.optim.Optimizer,
     torch.optim.SGD([torch.zeros(1)]),
     torch.amp.GradScaler,
@@ -248,6 +343,30 @@ def test_the_core_uses_private_names_of_torch_in_their_files_alone() -> None:
         if path.name not in HOMES
         for line, name in private_names(path.read_text("utf-8"))
         if ALLOWED.get(path.name) != name
+    }
+    assert not found
+
+
+# The tables that `nn.Module` is made of, which models read for the same reason as pegs do.
+TABLES = ("_modules", "_parameters", "_buffers")
+# Where plugins use other ones; each is taken away in a test above.
+PLUGINS = {
+    "connect.py": {"_conv_forward", "_flat_weights", "_flat_weights_names"},
+    "memo.py": {"_version"},
+    "operations.py": {"torch.utils._python_dispatch.TorchDispatchMode"},
+    "functional.py": {"torch._C"},
+    "updates.py": {"torch.optim._muon", "torch._fused_"},
+    "cells.py": {"torch._compile._disable_dynamo", "_flat_weights"},
+}
+
+
+def test_plugins_use_no_private_name_of_torch_that_no_test_takes_away() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sorted((ROOT / "plugins").glob("*/src/**/*.py"))
+        for line, name in private_names(path.read_text("utf-8"))
+        if name.rpartition(".")[2] not in TABLES
+        and not {name, name.rpartition(".")[2]} & PLUGINS.get(path.name, set())
     }
     assert not found
 

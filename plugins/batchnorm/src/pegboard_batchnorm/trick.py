@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pegboard import Peg, PegboardError, Trick
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import BatchNorm as Config
 from .functional import batch_norm
 
+_Base: Any = nn.BatchNorm1d.__base__  # what those of torch have in common, under a private name
 
-class BatchNorm(_BatchNorm):
+
+class BatchNorm(_Base):  # type: ignore[misc]
     """Batch normalisation over the axis that `layout` marks with C.
 
     Parameters and buffers are those of `nn.BatchNorm1d`. Unlike it, the average with equal weights

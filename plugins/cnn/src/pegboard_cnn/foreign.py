@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from pegboard import Peg
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 
 def adopt(
@@ -22,7 +21,7 @@ def adopt(
         for path, peg in model.named_modules()
         if isinstance(peg, Peg)
         for name, module in peg.named_children()
-        if isinstance(module, _BatchNorm)
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d))
     }
     found = {}
     for name, tensor in state.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
@@ -17,6 +18,16 @@ from . import DropConnect
 from .functional import dropout
 
 Layer = tuple[str, nn.Module, list[str]]  # name, module, parameters that are dropped
+
+# Private names of torch: how a convolution takes another weight, and how a recurrent layer takes its own.
+CONVOLUTION = hasattr(nn.Conv2d, "_conv_forward")
+RECURRENT = ("_flat_weights", "_flat_weights_names")
+if not CONVOLUTION:
+    warnings.warn(
+        f"torch {torch.__version__} has no torch.nn.Conv2d._conv_forward: convolutions drop no weights in "
+        "training without gradients",
+        stacklevel=2,
+    )
 
 
 def weights(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, str]]:
@@ -96,7 +107,7 @@ def dropping(kind: type[nn.Module]) -> type[nn.Module]:
         read |= {"whole": own if isinstance(own, property) else property(_held), "weight": property(_weight)}
     if kind.forward is nn.Linear.forward:
         read["forward"] = _linear
-    elif kind.forward in (nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward):
+    elif kind.forward in (nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward) and CONVOLUTION:
         read["forward"] = _convolution
     return type(f"DropConnect{kind.__name__}", (_Dropping, kind), read)
 
@@ -113,6 +124,12 @@ class DropConnectTrick(Trick):
             raise PegboardError(self._nothing(model))
         if self.config.p == 0:
             return
+        recurrent = [module for _, module, _ in found if isinstance(module, nn.RNNBase)]
+        if missing := [name for name in RECURRENT for module in recurrent if not hasattr(module, name)]:
+            raise PegboardError(
+                f"torch {torch.__version__} has no torch.nn.RNNBase.{missing[0]}, by which dropconnect drops "
+                "weights of recurrent layers: name the other layers in only"
+            )
         for _, module, names in found:
             module.__class__ = dropping(type(module))  # type: ignore[arg-type]
             vars(module)["drop"] = (self.config.p, tuple(names))

@@ -13,8 +13,9 @@ from torch_geometric.nn.aggr import MaxAggregation, MeanAggregation, SumAggregat
 
 from .activations import ACTIVATIONS
 from .layers import Rows, SparseRows
+from .memo import Memo
 from .norms import RowNorm
-from .sparse import Csr, Memo
+from .sparse import Csr
 from .spectral import Decomposed
 from .structure import Prepared
 

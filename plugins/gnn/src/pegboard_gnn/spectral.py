@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .sparse import Memo
+from .memo import Memo
 from .structure import Laplacian, Structure, dense
 
 SAME = 1e-8  # eigenvalues so near each other are one, whose eigenvectors are any of a space

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .sparse import Csr, Memo
+from .memo import Memo
+from .sparse import Csr
 
 
 class Structure(NamedTuple):

@@ -10,9 +10,13 @@ from math import prod
 from typing import Any
 
 import torch
-from pegboard import Probe, Splits
+from pegboard import PegboardError, Probe, Splits
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+
+try:
+    from torch.utils._python_dispatch import TorchDispatchMode
+except ImportError:  # private, and nothing public sees every operation
+    TorchDispatchMode = None  # type: ignore[assignment, misc]
 
 OPERATIONS = ("add", "sub", "mul", "div", "exp", "compare")
 
@@ -117,9 +121,9 @@ def operations_of(name: str, given: tuple[Any, ...], out: Any) -> Counts | None:
     return _reduced(name, given, out) if name in REDUCED else None
 
 
-class _Counting(TorchDispatchMode):  # type: ignore[misc, no-untyped-call, unused-ignore]
+class _Counting(TorchDispatchMode or object):  # type: ignore[misc, no-untyped-call, unused-ignore]
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.counts: Counter[str] = Counter()
         self.unknown: Counter[str] = Counter()
 
@@ -136,6 +140,11 @@ class _Counting(TorchDispatchMode):  # type: ignore[misc, no-untyped-call, unuse
 
 def operations(run: Callable[[], object]) -> tuple[Counts, Counts]:
     """Call `run`; how often each of the six operations was done in it, and the calls without a rule."""
+    if TorchDispatchMode is None:
+        raise PegboardError(
+            f"torch {torch.__version__} has no torch.utils._python_dispatch.TorchDispatchMode, by which "
+            "operations are counted"
+        )
     with _Counting() as counting:
         run()
     return {kind: counting.counts[kind] for kind in OPERATIONS}, dict(counting.unknown)

@@ -8,6 +8,7 @@ are `missing`. They do not count. Nothing here waits for the device.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Literal
 
@@ -86,6 +87,12 @@ def one_hot(target: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
 
 # What `F.cross_entropy` calls after its checks; private, and None where it is gone.
 KERNEL: Callable[..., Tensor] | None = getattr(getattr(torch._C, "_nn", None), "cross_entropy_loss", None)
+if KERNEL is None:
+    warnings.warn(
+        f"torch {torch.__version__} has no torch._C._nn.cross_entropy_loss: the loss is that of "
+        "torch.nn.functional, with its checks",
+        stacklevel=2,
+    )
 
 
 def plain_cross_entropy(output: Tensor, target: Tensor) -> Tensor:

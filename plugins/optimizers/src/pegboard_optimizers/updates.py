@@ -8,6 +8,7 @@ over lists of tensors that stay the same during a run; here those lists are made
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,12 +39,17 @@ FUNCTIONS: dict[type[torch.optim.Optimizer], tuple[Callable[..., None], tuple[st
     torch.optim.Rprop: (rprop.rprop, ("prev", "step_size", "step")),
     torch.optim.Adafactor: (adafactor, ("row_var", "col_var", "variance", "step")),
 }
+_MUON = "torch.optim._muon"
 if (_muon := getattr(torch.optim, "_muon", None)) is not None:  # else Muon has no functional form
     FUNCTIONS[torch.optim.Muon] = (_muon.muon, ("momentum_buffer",))
 # Torch's fused kernels, which are private; None where one is gone, and `Optimizer.step` makes the update.
 KERNELS: dict[str, Callable[..., Any] | None] = {
     name: getattr(torch, f"_fused_{name}_", None) for name in ("adam", "adamw", "sgd")
 }
+for _gone in [*(f"torch._fused_{k}_" for k, v in KERNELS.items() if v is None), *([] if _muon else [_MUON])]:
+    warnings.warn(
+        f"torch {torch.__version__} has no {_gone}: updates go through Optimizer.step", stacklevel=2
+    )
 WITHOUT_FOREACH = (torch.optim.Muon, torch.optim.Adafactor)  # their lists may hold None, or they have none
 # A group's key with several numbers -> the arguments they are.
 PAIRS = {"betas": ("beta1", "beta2"), "etas": ("etaminus", "etaplus"), "eps": ("eps1", "eps2"),

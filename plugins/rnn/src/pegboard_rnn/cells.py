@@ -7,6 +7,7 @@ tuple of tensors with rows first. Called with one step at a time it needs no mor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -25,6 +26,11 @@ try:  # imports the compiler when it is first called; the public form when this 
     _uncompiled = _disable_dynamo  # type: ignore[assignment]  # it takes options too
 except ImportError:
     _uncompiled = torch.compiler.disable
+    warnings.warn(
+        f"torch {torch.__version__} has no torch._compile._disable_dynamo: torch.compiler.disable takes its "
+        "place, and loads the compiler",
+        stacklevel=2,
+    )
 
 
 class Cell(nn.Module):
@@ -103,7 +109,7 @@ class Fused(Cell):
     @_uncompiled
     def _apart(self, peg: Peg, x: Tensor, before: State | None, mask: Tensor | None) -> tuple[Tensor, Any]:
         """The kernel on W x that is computed before it, which it multiplies by the identity."""
-        weights: list[Tensor] = list(self.kernel._flat_weights)  # type: ignore[arg-type]
+        weights: list[Any] = list(getattr(self.kernel, "_flat_weights", self.kernel.parameters()))
         x = peg(functional.linear(x, weights[0]), mask)
         same = torch.eye(x.shape[-1], dtype=weights[0].dtype, device=x.device)
         if before is None:

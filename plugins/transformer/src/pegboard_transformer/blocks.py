@@ -141,6 +141,10 @@ class Attention(nn.Module):
         return self.attend(self.ask(x), *self.remember(context), mask, causal)
 
 
+# Private tables of a module; where one is gone, every module is taken to be watched.
+HOOKS = ("_forward_pre_hooks", "_forward_hooks")
+
+
 def _dropped(peg: Peg) -> float | None:
     """The share of weights that dropout drops, 0 for an empty peg; None where something else hangs there."""
     hung = peg._modules
@@ -149,7 +153,7 @@ def _dropped(peg: Peg) -> float | None:
     if len(hung) > 1:
         return None
     (module,) = hung.values()
-    if type(module) is not nn.Dropout or module._forward_pre_hooks or module._forward_hooks:
+    if type(module) is not nn.Dropout or any(getattr(module, hooks, True) for hooks in HOOKS):
         return None  # hooks are someone who watches: they must see it called
     return module.p if module.training else 0.0
 

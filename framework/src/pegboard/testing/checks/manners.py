@@ -140,7 +140,8 @@ def _state(model: nn.Module, splits: Splits) -> Iterator[tuple[str, Any]]:
     grads = {name: p.grad for name, p in model.named_parameters()}
     yield "the gradients", {name: None if g is None else g.detach().clone() for name, g in grads.items()}
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    yield "the hooks of modules", {n: [len(getattr(m, h)) for h in hooks] for n, m in model.named_modules()}
+    modules = dict(model.named_modules())
+    yield "the hooks of modules", {n: [len(getattr(m, h, ())) for h in hooks] for n, m in modules.items()}
     yield from ((f"the random stream of {name}", state) for name, state in random_streams().items())
     yield from process_state().items()
     yield "the samples", [list(cloned(rows_of(splits.train, range(min(len(splits.train), 64)))))]
