@@ -170,6 +170,22 @@ def test_a_dark_page_has_no_white_chart(run: pegboard.Run) -> None:
     assert '<img class="chart" alt="curves"' in text
 
 
+@pytest.mark.parametrize("holds", ["points", "picture"])
+def test_a_dark_page_inverts_figures_that_hold_no_picture(tmp_path: Path, holds: str) -> None:
+    from pegboard.report.curves import draw_figure
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        axes.scatter([0, 1], [1, 0]) if holds == "points" else axes.imshow([[0, 1]])
+
+    (tmp_path / "config.yaml").write_text("name: a\n")
+    (tmp_path / "figures").mkdir()
+    draw_figure(tmp_path / "figures" / "samples.png", "a", draw)
+    draw_figure(tmp_path / "samples.svg", "a", draw)  # a format that takes other notes
+    text = write_report(tmp_path).read_text()
+    assert ('<img class="chart" alt="samples"' in text) == (holds == "points")
+
+
 def test_the_panel_of_losses_says_which_tricks_act_on_the_training_loss(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
     from pegboard.report.curves import draw_curves

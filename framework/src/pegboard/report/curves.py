@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833", "samples": "#ee8866"}
 UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
+CHART = "lines and points on white"  # noted in the file of a figure without pictures, which may be inverted
 
 
 def draw_curves(
@@ -72,6 +73,9 @@ def draw_figure(path: Path, title: str, draw: Callable[[Figure], None]) -> Path:
     FigureCanvasAgg(figure)
     draw(figure)
     figure.suptitle(f"{title}{figure.get_suptitle()}", fontsize=10)
+    notes: Mapping[str, str | None] | None = UNDATED.get(path.suffix.lower())
+    if path.suffix.lower() == ".png" and not any(axes.images for axes in figure.axes):
+        notes = {"Comment": CHART}
     with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # as UNDATED
-        figure.savefig(path, dpi=130, metadata=UNDATED.get(path.suffix.lower()))
+        figure.savefig(path, dpi=130, metadata=notes)
     return path

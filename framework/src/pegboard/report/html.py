@@ -11,9 +11,10 @@ from html import escape
 from typing import Any
 
 from .console import number, split_place
+from .curves import CHART
 
 COLUMNS, ROWS = 40, 200  # of a table that are shown
-CHARTS = ("curves",)  # lines, which a dark page inverts; other figures may hold pictures of the data
+CHARTS = ("curves",)  # a dark page inverts them, and others that are noted to hold no picture of the data
 LOSSES = (
     "The training loss is the mean over the steps since the row before, with all that the tricks do in "
     "training. The losses of other splits are the objective alone, measured at that step."
@@ -171,7 +172,8 @@ def _pictures(run: Contents) -> Iterator[str]:
     for name, picture in run.pictures.items():
         data = base64.b64encode(picture).decode("ascii")
         yield f"<h2>{escape(name.capitalize())}</h2>"
-        kind = ' class="chart"' if name in CHARTS else ""
+        chart = name in CHARTS or CHART.encode() in picture[:1000]  # notes stand before the pixels
+        kind = ' class="chart"' if chart else ""
         yield f'<div class="wide"><img{kind} alt="{escape(name)}" src="data:image/png;base64,{data}"></div>'
         if name == "curves":
             yield f"<p>{escape(LOSSES)}</p>"
