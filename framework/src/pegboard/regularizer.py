@@ -94,7 +94,7 @@ class Trick:
         raise NotImplementedError
 
     def after_eval(self, metrics: Mapping[str, float]) -> Stop | None:
-        """Called after every evaluation during training; `Stop("why")` ends the run."""
+        """Called after every evaluation with a row of figures (`val/loss`); `Stop("why")` ends the run."""
         raise NotImplementedError
 
     def formula(self, loss: str) -> str:

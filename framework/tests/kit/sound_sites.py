@@ -14,9 +14,12 @@ from pegboard import (
     Model,
     Objective,
     ObjectivePart,
+    Probe,
+    ProbePart,
     Regularizer,
     Series,
     Site,
+    Splits,
     Stop,
     Trick,
     Vector,
@@ -183,6 +186,41 @@ def build_both(config: SiteBoth, context: Context) -> Objective:
     return Both()
 
 
+@dataclass(frozen=True)
+class SiteAgree:
+    """Let the two heads of the pair agree, until the evaluation is good."""
+
+    by: Annotated[float, Ge(0)] = 0.01  # strength
+
+
+def build_agree(config: SiteAgree, context: Context) -> Trick:
+    class Agree(Trick):
+        def edit_loss(self, loss: Tensor, output: Any, batch: Batch) -> Tensor:
+            return loss + config.by * (output["one"] - output["two"]).square().mean()
+
+        def after_eval(self, metrics: Any) -> Stop | None:
+            return Stop("good") if metrics["val/loss"] < 0.001 else None
+
+    return Agree()
+
+
+@dataclass(frozen=True)
+class SiteGap:
+    """The difference between the two heads of the pair."""
+
+
+def build_gap(config: SiteGap, context: Context) -> Probe:
+    import torch
+
+    class Gap(Probe):
+        def measure(self, model: nn.Module, splits: Splits, device: torch.device) -> dict[str, float]:
+            with torch.no_grad():
+                output = model(*splits.train.gather(torch.arange(4)).inputs)
+            return {"gap": float((output["one"] - output["two"]).abs().mean())}
+
+    return Gap()
+
+
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     return [
@@ -209,7 +247,13 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             stages={"edit_batch": "mix", "edit_groups": "rate", "after_eval": "stop"},
             neutral={"share": 0.0},
         ),
+        Regularizer("site_agree", SiteAgree, build_agree, stages={"edit_loss": "term", "after_eval": "stop"}),
     ]
+
+
+@hookimpl
+def pegboard_probes() -> list[ProbePart[Any]]:
+    return [ProbePart("site_gap", SiteGap, build_gap)]
 
 
 @hookimpl

@@ -234,6 +234,13 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "state = self.state[p]",
         "state = self.__dict__.setdefault('kept', {}).setdefault(p, {})",
     ),
+    ("heeds_every_group", "optimizer-sound_descent", 'group["params"]:', 'group["params"][:1]:'),
+    (
+        "heeds_every_group",
+        "optimizer-sound_descent",
+        'group["lr"] * state',
+        'self.param_groups[-1]["lr"] * state',
+    ),
     # Models.
     ("follows_the_spec", "model-sound_net", "    features = spec.features\n", "    features = 4\n"),
     ("follows_the_spec", "model-sound_net", "return self.last(hidden)", "return self.last(hidden).double()"),
@@ -275,6 +282,18 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         'pegs=("input", "hidden"',
     ),
     ("pegs_are_as_declared", "model-site_net", "self.hidden(self.norm(x).relu())", "self.norm(x).relu()"),
+    (
+        "pegs_are_as_declared",
+        "model-site_net",
+        "x = self.affine(self.conv(self.input(x).mT))",
+        "x = self.conv(self.input(x).mT)\n            self.affine(x)",
+    ),
+    (
+        "leaves_batches_alone",
+        "model-sound_net",
+        "hidden = self.first(",
+        "x.sub_(0 if self.training else 1)\n            hidden = self.first(",
+    ),
     (
         "is_steady_in_evaluation",
         "model-site_net",
@@ -357,7 +376,25 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "            return batch.replace(",
         "            import random\n            random.random()\n            return batch.replace(",
     ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "return batch.replace(inputs=",
+        "return batch.replace(weight=batch.inputs[0].new_ones(batch.samples), inputs=",
+    ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "x.lerp(x.roll(1, 0), config.share) for",
+        "x[::2] for",
+    ),
     # Objectives.
+    (
+        "leaves_batches_alone",
+        "objective-site_both",
+        "        hit = (preds",
+        "        target.clamp_(max=0)\n        hit = (preds",
+    ),
     (
         "leaves_batches_alone",
         "objective-site_both",
@@ -407,7 +444,37 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "    y = (x.sum(1) > 0).long()",
         "    y = (x.sum(1) > 0).long()\n    x[:, 0] = x[:, 0].log()",
     ),
+    (
+        "splits_are_sound",
+        "dataset-sound_data",
+        "    y = (x.sum(1) > 0).long()",
+        "    y = (x.sum(1) > 0).long()\n    x = x[:, :2]",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[:third], y[:third]), test=Points(x[:third], y[:third])",
+    ),
     # Probes.
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        model.padded = True\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        model.head.weight = copy.deepcopy(model.head.weight)\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        splits.val.inputs[0].zero_()\n        return {"length"',
+    ),
     (
         "leaves_the_model_alone",
         "probe-sound_probe",
@@ -469,10 +536,11 @@ def test_there_is_a_defect_for_every_check() -> None:
     assert len(DEFECTS) >= 15
 
 
-def test_what_is_sound_passes_every_check(folder: Path) -> None:
+def test_what_is_sound_passes_every_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = folder / "sound.py"
     path.write_text(SOUND.read_text())
     found = outcomes(path)
+    assert "warning" not in capsys.readouterr().err  # of the kit's own configs
     assert not {i: o.message for i, o in found.items() if o.status == "failed"}
     skipped = {i for i, o in found.items() if o.status == "skipped"}
     assert skipped == {
@@ -517,7 +585,8 @@ def test_what_is_sound_passes_though_it_is_unusual(source: Path, folder: Path) -
     (folder / "README.md").unlink()
     found = outcomes(path)
     assert not {i: o.message for i, o in found.items() if o.status == "failed"}
-    for part in ("model-site_pair", "objective-site_both"):  # beside each other, not beside partners
+    # Beside each other, not beside partners.
+    for part in ("model-site_pair", "objective-site_both", "regularizer-site_agree"):
         assert found[f"{part}-exact_resume"].status == "passed"
 
 
@@ -535,6 +604,75 @@ def test_a_defect_that_authors_make_is_caught(
     assert outcome.status == "failed"
     assert part.partition("-")[2] in outcome.message  # the part is named
     assert not re.match(r"\w*(Error|Exception)\b", outcome.message)
+
+
+# part and check, what is replaced by what, and how the message goes on after the part.
+WORDS: list[tuple[str, str, str, str]] = [
+    (
+        "model-sound_net-builds_the_same_twice",
+        "torch.zeros(features))",
+        "torch.zeros(features) + id(object()) % 1009 + __import__('time').monotonic())",
+        "builds something else the second time, with the same config and seed: mean; draw",
+    ),
+    (
+        "regularizer-site_drop-hangs_on_any_peg",
+        "self.seen.add_(1)",
+        "x = x + self.seen",
+        r"on a peg 'NCL' of 5 features its module cannot read a tensor \(4, 5, 3\) \(RuntimeError: The size",
+    ),
+    (
+        "regularizer-site_mix-keeps_what_it_is_given",
+        "return batch.replace(inputs=tuple(x.lerp(x.roll(1, 0), config.share) for x in batch.inputs))",
+        "return batch.inputs, batch.target",
+        r"edit_batch gives a tuple, expected a Batch: batch.replace\(inputs=...\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "words"), WORDS)
+def test_a_message_names_what_is_wrong(name: str, old: str, new: str, words: str, folder: Path) -> None:
+    text = (SITES if "site_" in name else SOUND).read_text()
+    assert text.count(old) == 1
+    (folder / "defect.py").write_text(text.replace(old, new))
+    assert re.search(rf"'\w+' of \S+defect.py:? {words}", outcomes(folder / "defect.py", name)[name].message)
+
+
+def test_what_the_planner_refuses_is_tried_and_told_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "role.py").write_text(
+        SOUND.read_text().replace('"edit_grads": "noise"', '"edit_grads": "niose"')
+    )
+    monkeypatch.setattr("pegboard.testing.subjects.Subject._others", lambda *more: ())  # partners are enough
+    part = "regularizer-sound_noise"
+    checks = [f"{part}-{name}" for name in ("builds_the_same_twice", "leaves_batches_alone", "record")]
+    first, second, record = outcomes(folder / "role.py", *checks).values()
+    assert "unknown role 'niose' in edit_grads" in first.message
+    assert second.message.endswith("accepts no config with it, as its first check that failed tells")
+    assert "there is no role 'niose' in edit_grads" in record.message
+
+
+def test_plugins_are_looked_for_once_for_all_checks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pegboard.registry import Registry
+
+    asked: list[object] = []
+    discover = Registry.discover
+    monkeypatch.setattr(
+        Registry, "discover", lambda *more, **names: asked.append(more) or discover(*more, **names)
+    )
+    (folder / "mine.py").write_text(SOUND.read_text())
+    names = ("schema", "builds_the_same_twice", "heeds_every_group", "saves_and_loads")
+    found = outcomes(folder / "mine.py", *(f"optimizer-sound_descent-{name}" for name in names))
+    assert {o.status for o in found.values()} == {"passed"}
+    assert len(asked) <= 3
+
+
+def test_pictures_of_another_size_are_no_squares() -> None:
+    from pegboard import Classes, DataSpec, Image
+    from pegboard.testing.checks.shapes import others
+
+    larger = next(others(DataSpec((Image(1, 8, 8),), Classes(3)))).inputs[0]
+    assert isinstance(larger, Image) and larger.height != larger.width
 
 
 RAISES = {
@@ -607,14 +745,17 @@ def test_a_file_is_named_by_a_relative_path_from_any_folder(
     assert "0 of 1 checks failed" in capsys.readouterr().out
 
 
-def test_conformance_finds_a_file_beside_the_test_from_any_folder(folder: Path) -> None:
+def test_conformance_finds_a_file_beside_the_test_from_any_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (folder / "mine.py").write_text(SOUND.read_text())
     lines = ["from pegboard.testing import conformance", "", 'test_part = conformance("mine.py")']
-    (folder / "test_mine.py").write_text("\n".join(lines) + "\n")
-    command = [sys.executable, "-m", "pytest", "-p", "pegboard.testing", "-q", "-k", "rate-exact"]
-    told = subprocess.run([*command, str(folder)], cwd=folder.parent, capture_output=True, text=True)
-    assert told.returncode == 0, told.stdout
-    assert "1 passed" in told.stdout
+    (folder / "test_beside.py").write_text("\n".join(lines) + "\n")
+    monkeypatch.chdir(folder.parent)
+    options = ["-p", "pegboard.testing", "-p", "no:xdist", "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    code = pytest.main([*options, "-q", "-k", "rate-exact", str(folder)])
+    assert "1 passed" in capsys.readouterr().out
+    assert code == 0
 
 
 def test_a_file_that_is_not_there_is_told_with_the_places(folder: Path) -> None:

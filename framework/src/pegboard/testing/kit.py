@@ -23,6 +23,7 @@ from ..installed import Plugin
 from ..nearest import nearest
 from ..registry import KINDS, Entry, Registry
 from ..version import __version__
+from .discovery import plugins_once
 from .subjects import PARTNERS, Subject
 
 Level = Literal["required", "advised", "new"]
@@ -111,7 +112,8 @@ class Case:
     def run(self) -> Outcome:
         """Run the check; a failure that is declared must happen."""
         try:
-            self.check.run(self.subject)
+            with plugins_once(self.subject.shared.setdefault("discovered", {})):
+                self.check.run(self.subject)
         except Skipped as why:
             return self._came("skipped", str(why))
         except PegboardError as error:
@@ -164,7 +166,8 @@ def told(error: BaseException, own: Sequence[str] = (), doing: str = "") -> str:
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if not (shown := mine or outside):
         at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "the core"
-        return f"what it gave could not be used. The check was: {doing} It ended at {at} with {what}"
+        about = f" The check was: {doing}" if doing else ""
+        return f"what it gave could not be used.{about} It ended at {at} with {what}"
     first, last = shown[0], shown[-1]
     during = PHASES.get(first.name) or f"in {first.name}"
     line = f" in the line `{last.line}`" if last.line else ""

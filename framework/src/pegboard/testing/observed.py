@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..contracts import Batch, Source
+from ..engine.evaluate import evaluate
 from ..engine.precision import choose_precision
 from ..engine.step import link
 from ..planning import Assembly, assemble, make_plan
@@ -41,7 +42,7 @@ LIBRARIES = (
 
 @dataclass
 class Observed:
-    """What a config built after three updates, and what they left otherwise than it was."""
+    """What a config built after three updates and an evaluation, and what these did not leave as it was."""
 
     assembly: Assembly
     batch: list[str]  # fields of a batch that a step changed in place
@@ -50,7 +51,7 @@ class Observed:
 
 
 def observe(subject: Subject) -> Observed:
-    """Build all that the config of a part names, and make three updates on the CPU."""
+    """Build all that the config of a part names, make three updates on the CPU, and evaluate a batch."""
     from ..config.check import check
 
     settings = check({**subject.config, "seed": 5})
@@ -71,6 +72,7 @@ def observe(subject: Subject) -> Observed:
             before = cloned(batch)
             update([batch], step)
             changed += edited(before, batch)
+    changed += _evaluated(assembly)
     after = random_streams()
     process += [what for what, value in streams.items() if not same(value, after[what])]
     process = [f"the random stream of {name}" for name in dict.fromkeys(process)]
@@ -82,6 +84,38 @@ def observe(subject: Subject) -> Observed:
         process,
         [place for place, value in given.items() if value != configs(assembly.plan.settings)[place]],
     )
+
+
+@dataclass
+class OneBatch:
+    """A source of nothing but a batch."""
+
+    batch: Batch
+
+    def __len__(self) -> int:
+        return self.batch.samples
+
+    def gather(self, index: torch.Tensor) -> Batch:
+        return self.batch
+
+    def to(self, device: str) -> OneBatch:
+        return self
+
+
+def _evaluated(assembly: Assembly) -> list[str]:
+    """Fields of a batch that an evaluation changes in place: the model, the loss, metrics, predictions."""
+    splits, objective = assembly.plan.splits, assembly.objective
+    assert splits is not None
+    batch = rows_of(splits.val or splits.train, range(4))
+    before = cloned(batch)
+
+    def predict(output: Any, batch: Batch) -> None:
+        objective.predict(output)
+
+    precision, source = choose_precision("fp32", "cpu"), OneBatch(batch)
+    size = len(source)
+    evaluate(assembly.model, objective, objective.metrics(), source, size, "cpu", precision, watch=predict)
+    return [f"{name} (in an evaluation)" for name in edited(before, batch)]
 
 
 def same(one: Any, other: Any) -> bool:

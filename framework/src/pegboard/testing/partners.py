@@ -302,8 +302,18 @@ def _edit_target(self: FactorTrick, target: Tensor) -> Tensor:
 
 
 def _edit_loss(self: FactorTrick, loss: Tensor, output: Any, batch: Batch) -> Tensor:
-    changed: Tensor = self.change(loss) + self.plus * output.square().mean()
+    changed = self.change(loss)
+    for tensor in _tensors(output):
+        changed = changed + self.plus * tensor.square().mean()
     return changed
+
+
+def _tensors(output: Any) -> list[Tensor]:
+    """All real tensors of a nest."""
+    if isinstance(output, dict | list | tuple):
+        values = output.values() if isinstance(output, dict) else output
+        return [tensor for value in values for tensor in _tensors(value)]
+    return [output] if hasattr(output, "is_floating_point") and output.is_floating_point() else []
 
 
 def _edit_grads(self: FactorTrick, params: list[nn.Parameter]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import os
 import signal
@@ -16,35 +15,22 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from .. import ending, training
+from .. import ending, provenance, training
 from ..api import Run, resume, train
 from ..engine import checkpoint
 from ..engine.loop import Interrupted, Loop
 from ..planning import Plan
-from ..registry import Registry
+from .discovery import plugins_once
 
 Config = dict[str, Any]
 
 
 @contextmanager
-def plugins_once() -> Iterator[None]:
-    """Look for plugins once and not for every config."""
-    discover: Any = functools.cache(Registry.discover)
-
-    def cached(local: Sequence[Any] = (), **more: Sequence[str] | None) -> Registry:
-        names = {key: given if given is None else tuple(given) for key, given in more.items()}
-        found: Registry = discover(tuple(local), **names)
-        return found
-
-    with patch.object(Registry, "discover", cached):
-        yield
-
-
-@contextmanager
 def lean() -> Iterator[None]:
-    """Leave out what a run repeats: to look for plugins, to explain its plan, to draw pictures."""
+    """Leave out what a run repeats: to look for plugins, ask git, explain its plan, draw pictures."""
     with (
         plugins_once(),
+        patch.object(provenance, "git_state", lambda: ({}, "")),
         patch.object(Plan, "explain", lambda plan: "a plan\n"),
         patch.object(ending, "draw_curves", lambda rows, path, *_: path),
         patch.object(ending, "picture_samples", lambda *given: None),

@@ -71,11 +71,14 @@ def required_fields(part: Part[Any, Any]) -> list[str]:
     return [f.name for f in found if f.default is missing and f.default_factory is missing]
 
 
-def _computes(config: Config) -> bool:
-    """Whether the parts of a config give a finite loss of a few samples."""
+def _computes(config: Config, part: Part[Any, Any]) -> bool:
+    """Whether the parts of a config give a finite loss of a few samples, and what a trick or probe reads."""
     import torch
 
     from ..config.check import check
+    from ..engine.precision import choose_precision
+    from ..engine.step import link
+    from ..parts import Context
     from ..planning import assemble, make_plan
     from .observed import rows_of
 
@@ -89,6 +92,12 @@ def _computes(config: Config) -> bool:
             loss, _ = kit.player.loss(assembly.model, told)
             if loss.dim() or not bool(torch.isfinite(loss)):
                 return False
+            if part.kind == "regularizer":
+                link(assembly, kit, choose_precision("fp32", "cpu")).update([batch], 0)
+        if (chosen := assembly.plan.settings.probes.get(part.name)) and part.kind == "probe":
+            context = Context(spec=assembly.plan.spec, outputs=assembly.plan.outputs, seed=5, key="probe")
+            probe = part.build(chosen.config, context)
+            probe.measure(assembly.model.eval(), assembly.plan.splits, torch.device("cpu"))
     except Exception:  # of parts that do not fit each other
         return False
     return True
@@ -105,6 +114,7 @@ class Subject:
     shared: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)  # what its checks share
     # No parts of other plugins may stand beside it any more.
     _own_alone: bool = dataclasses.field(default=False, init=False, repr=False)
+    _refused: str = dataclasses.field(default="", init=False, repr=False)  # why it has no config
 
     @property
     def part(self) -> Part[Any, Any]:
@@ -158,6 +168,8 @@ class Subject:
     @cached_property
     def config(self) -> Config:
         """A config that trains with the part, beside partners: the first that the planner accepts."""
+        if self._refused:
+            raise PegboardError(f"{self.what} cannot be tried: {self._refused}")
         _ = self.process  # as it is before anything is built
         config = self.__dict__["config"] = self._accepted()
         if self.part.kind in WATCHED:
@@ -179,12 +191,13 @@ class Subject:
                 wrong = str(error)
                 continue
             # What needs a partner of its own plugin may be accepted beside another, and fail there.
-            if not self._company or _computes(config):
+            if not self._company or _computes(config, self.part):
                 return config
             accepted = accepted or config
             self._own_alone = True
         if accepted is not None:
             return accepted  # the checks tell what fails
+        self._refused = "the planner accepts no config with it, as its first check that failed tells"
         raise PegboardError(
             f"{self.what} fits none of the reference partners, nor of the parts beside it. "
             f"The planner said last:\n{wrong}"
@@ -193,8 +206,9 @@ class Subject:
     @cached_property
     def _company(self) -> bool:
         """Whether its plugin brings what it may have to stand beside."""
-        kinds = {"model": ("dataset", "objective"), "dataset": ("model", "objective")}
-        kinds |= {"objective": ("model", "dataset")}
+        kinds: dict[str, tuple[str, ...]] = {"model": ("dataset", "objective")}
+        kinds |= {"dataset": ("model", "objective")}
+        kinds |= {"objective": ("model", "dataset"), "regularizer": ("model",), "probe": ("model",)}
         wanted = kinds.get(self.part.kind, ())
         return any(part.kind in wanted for part in self.plugin.parts)
 
@@ -328,8 +342,12 @@ class Subject:
     def _with_models(self, **nodes: Any) -> Iterator[Config]:
         for part, model in self._models():
             if self._may_meet(part, None):
-                given = self._objective(part) | nodes
-                yield from (self._beside(data=data, model=model, **given) for data in self.data(part))
+                objectives = self._objectives(part) if self.part.kind != "objective" else [{}]
+                yield from (
+                    self._beside(data=data, model=model, **own | nodes)
+                    for own in objectives
+                    for data in self.data(part)
+                )
 
     def data(self, model: Part[Any, Any] | None = None) -> Iterator[Config]:
         """Data that may suit the part, beside a model."""

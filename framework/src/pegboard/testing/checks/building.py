@@ -24,28 +24,32 @@ def builds_the_same_twice(subject: Subject) -> None:
     """What it builds is decided by its config and the seed: twice the same, bit for bit."""
     from ..runs import unequal
 
-    one, two = ([*_held(subject)] for _ in range(2))
-    if found := list(unequal(one, two)):
+    one, two = (dict(_held(subject)) for _ in range(2))
+    if changed := [name for name, value in one.items() if list(unequal(value, two.get(name)))]:
         raise Failed(
-            f"{subject.what} builds something else the second time, with the same config and seed"
-            f" ({found[0].strip('[]') or 'other numbers'}); draw from context.generator()"
+            f"{subject.what} builds something else the second time, with the same config and seed: "
+            f"{', '.join(changed[:5])}; draw from context.generator()"
         )
 
 
-def _held(subject: Subject) -> Iterator[Any]:
-    """All numbers of what a config with this part builds."""
+def _held(subject: Subject) -> Iterator[tuple[str, Any]]:
+    """All numbers of what a config with this part builds, each under its name in a message."""
     assembly = subject.assembly()
-    yield {name: value.clone() for name, value in assembly.model.state_dict().items()}
-    yield {key: trick.state_dict() for key, trick in assembly.tricks.items()}
-    for kit in assembly.kits:
-        yield [
+    yield from ((name, value.clone()) for name, value in assembly.model.state_dict().items())
+    yield from ((f"the state of {key}", trick.state_dict()) for key, trick in assembly.tricks.items())
+    yield (
+        "the groups of the optimizer",
+        [
             {k: v for k, v in group.items() if k != "params" and not callable(v)}
+            for kit in assembly.kits
             for group in kit.optimizer.param_groups
-        ]
+        ],
+    )
     splits = assembly.plan.splits
     assert splits is not None
-    for source in (splits.train, splits.val, splits.test):
-        yield None if source is None else list(_rows(source, range(min(len(source), 64))))
+    for split in ("train", "val", "test"):
+        if (source := getattr(splits, split)) is not None:
+            yield f"the samples of {split}", list(_rows(source, range(min(len(source), 64))))
 
 
 def _rows(source: Source, rows: Any) -> Batch:

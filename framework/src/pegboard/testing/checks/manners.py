@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 @check("model", "regularizer", "objective", "optimizer")
 def leaves_batches_alone(subject: Subject) -> None:
-    """Inputs, targets, weights and row numbers of a batch are after a step what they were before."""
+    """Inputs, targets, weights, rows of a batch are after a step or an evaluation what they were before."""
     if changed := subject.observed.batch:
+        step = "an evaluation" if all("evaluation" in name for name in changed) else "a step"
+        changed = [name.removesuffix(" (in an evaluation)") for name in changed]
+        changed = list(dict.fromkeys(changed))
         raise Failed(
-            f"{subject.what}: a step changes {', '.join(changed)} of its batch in place; others read them "
+            f"{subject.what}: {step} changes {', '.join(changed)} of its batch in place; others read them "
             "too, so give new tensors (x * 2, not x.mul_(2))"
         )
 
@@ -123,8 +126,9 @@ def _measure(subject: Subject) -> Measured:
         probe = subject.part.build(subject.built_config(), context)
         stir()
         before = dict(_state(model, splits))
-        taken.append(probe.measure(model, splits, torch.device("cpu")))
-        after = dict(_state(model, splits))
+        with torch.enable_grad():  # as it is again afterwards, whatever a probe does
+            taken.append(probe.measure(model, splits, torch.device("cpu")))
+            after = dict(_state(model, splits))
         changed += [name for name, value in before.items() if not same(value, after.get(name))]
     return Measured(taken, list(dict.fromkeys(changed)))
 
@@ -133,9 +137,10 @@ def _state(model: nn.Module, splits: Splits) -> Iterator[tuple[str, Any]]:
     """What a measurement must leave as it is, each under its name in a message."""
     from ..observed import cloned, process_state, random_streams, rows_of
 
-    yield "the parameters", {name: p.detach().clone() for name, p in model.named_parameters()}
+    yield "the parameters", {n: (id(p), p.detach().clone()) for n, p in model.named_parameters()}
     yield "the buffers", {name: b.detach().clone() for name, b in model.named_buffers()}
     yield "the mode (train or eval)", {name: m.training for name, m in model.named_modules()}
+    yield "attributes of modules", {n: dict(_attributes(m)) for n, m in model.named_modules()}
     yield "requires_grad", {name: p.requires_grad for name, p in model.named_parameters()}
     grads = {name: p.grad for name, p in model.named_parameters()}
     yield "the gradients", {name: None if g is None else g.detach().clone() for name, g in grads.items()}
@@ -144,12 +149,21 @@ def _state(model: nn.Module, splits: Splits) -> Iterator[tuple[str, Any]]:
     yield "the hooks of modules", {n: [len(getattr(m, h, ())) for h in hooks] for n, m in modules.items()}
     yield from ((f"the random stream of {name}", state) for name, state in random_streams().items())
     yield from process_state().items()
-    yield "the samples", [list(cloned(rows_of(splits.train, range(min(len(splits.train), 64)))))]
+    for split in ("train", "val", "test"):
+        if (source := getattr(splits, split)) is not None:
+            yield f"the samples of {split}", list(cloned(rows_of(source, range(min(len(source), 64)))))
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The settings of a module that are plain values, such as the share of a dropout."""
+    for name, value in vars(module).items():
+        if isinstance(value, bool | int | float | str | tuple | type(None)) and name != "training":
+            yield name, value
 
 
 @check("probe")
 def leaves_the_model_alone(subject: Subject) -> None:
-    """Measuring changes nothing: weights, buffers, mode, gradients, hooks, random streams, samples."""
+    """Measuring changes nothing: weights, buffers, settings, gradients, hooks, random streams, samples."""
     try:
         changed = measured(subject).changed
     except Exception as error:

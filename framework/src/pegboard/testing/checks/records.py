@@ -147,10 +147,7 @@ def schema(subject: Subject) -> None:
             subject.shared["schema"] = make_schema(subject.registry)
     except Exception as error:
         raise Failed(f"{config.__name__} of {subject.what}: {type(error).__name__}: {error}") from error
-    from ..runs import plugins_once
-
-    with plugins_once():
-        _round_trip(subject)
+    _round_trip(subject)
 
 
 def _round_trip(subject: Subject) -> None:

@@ -56,7 +56,8 @@ def own_spec_survives_a_run(subject: Subject) -> None:
     except PegboardError as error:
         raise Failed(f"{subject.what}: {'; '.join(str(error).splitlines())}") from None
     with lean():
-        run = train(subject.with_trainer(epochs=None, steps=2), root=_room(subject, "own_spec"), quiet=True)
+        config = subject.with_trainer(epochs=None, steps=2, save_every=None)
+        run = train(config, root=_room(subject, "own_spec"), quiet=True)
         trained = Trained(run.folder, device="cpu", local=subject.local)
         trained.evaluate("train")
         part: Any = trained.plan.settings.model.entry.part
@@ -141,7 +142,7 @@ def trains_under_autocast(subject: Subject) -> None:
     losses = []
     with lean():
         for precision in ("fp32", "bf16"):
-            config = subject.with_trainer(precision=precision, log_every=1, epochs=1)
+            config = subject.with_trainer(precision=precision, log_every=1, save_every=None, epochs=1)
             run = train(config, root=_room(subject, "autocast") / precision, quiet=True)
             named = (pair for row in run.history for pair in row.items())
             losses.append([value for key, value in named if re.fullmatch(r"train/(.*/)?loss", key)])
@@ -178,10 +179,9 @@ def followed(subject: Subject) -> tuple[str, list[str]]:
 
     from ... import training
     from ...api import train
-    from ..runs import plugins_once
 
     said = io.StringIO()
-    with plugins_once(), contextlib.redirect_stderr(said), patch.object(training, "GRACE", PATIENCE):
+    with contextlib.redirect_stderr(said), patch.object(training, "GRACE", PATIENCE):
         run = train(subject.config, root=_room(subject, "tracker"), quiet=True)
     lines = said.getvalue().splitlines()
     failed = [line for line in lines if "switched off" in line or "left behind" in line]

@@ -75,13 +75,22 @@ def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> Non
             continue  # a distribution over classes
         example = spec.example(3, "cpu")
         wide = tensor.dim() == example.dim() and (tensor.shape[0] == len(example) or not spec.counted)
-        if not wide or tensor.dtype != example.dtype:
+        if not wide or tensor.dtype != example.dtype or not _fits_axes(spec, tensor, example):
             raise Failed(
                 f"{subject.what}: {spec} of {name!r} is a tensor {tuple(tensor.shape)} of {tensor.dtype}, "
                 f"expected one like {tuple(example.shape)} of {example.dtype}"
             )
         if wrong := _out_of_range(spec, tensor):
             raise Failed(f"{subject.what}: {spec} of {name!r} holds {wrong}")
+
+
+def _fits_axes(spec: Spec, tensor: Tensor, example: Tensor) -> bool:
+    """Whether a tensor has the sizes of an example; what may be shorter is no longer than it."""
+    if not spec.counted:
+        return tensor.dim() < 2 or tensor.shape[0] == 2 or tensor.shape[1:] == example.shape[1:]
+    shorter = hasattr(spec, "padding") or getattr(spec, "padded", False) or hasattr(spec, "length")
+    sizes = [*zip(tensor.shape[1:], example.shape[1:], strict=True)]
+    return all(a == b or (shorter and not axis and a <= b) for axis, (a, b) in enumerate(sizes))
 
 
 def _out_of_range(spec: Spec, tensor: Tensor) -> str:
@@ -117,6 +126,12 @@ def splits_differ(subject: Subject) -> None:
             raise Failed(
                 f"{subject.what}: its split {name!r} has {many} 'train'; cut the rows into splits that share "
                 "none, or leave it out"
+            )
+        few = len(set(own)) < len(own)
+        if name == "test" and splits.val and not few and own == _samples(splits.val, splits.spec):
+            raise Failed(
+                f"{subject.what}: its split 'test' has the same samples as 'val', which chooses the model; "
+                "cut the rows into splits that share none, or leave 'val' out"
             )
 
 

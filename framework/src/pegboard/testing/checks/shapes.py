@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ ROWS = 11  # a batch; no other size in the partners' data is this number
 # The same kind of data in another size: what is added to fields of a spec, or what they are multiplied by.
 LARGER: dict[type[Spec], Callable[[Any], dict[str, int]]] = {
     Vector: lambda s: {"features": s.features + 3},
-    Image: lambda s: {"channels": s.channels + 2, "height": 2 * s.height, "width": 2 * s.width},
+    Image: lambda s: {"channels": s.channels + 2, "height": 2 * s.height, "width": 3 * s.width},
     Voxels: lambda s: {"channels": s.channels + 2},
     Views: lambda s: {"channels": s.channels + 2},
     Series: lambda s: {"length": s.length + 5, "features": s.features + 2},
@@ -73,7 +74,7 @@ def others(spec: DataSpec) -> Iterator[DataSpec]:
 
 
 class Seen:
-    """Notes what is sent through the pegs of a model."""
+    """Notes what is sent through the pegs of a model, and changes what comes out of one where it is asked."""
 
     def __init__(self, model: nn.Module) -> None:
         from ...pegs import find
@@ -81,21 +82,47 @@ class Seen:
         self.found: list[tuple[str, Peg]] = list(find(model))
         self.shapes: dict[str, set[tuple[int, ...]]] = {name: set() for name, _ in self.found}
         for name, peg in self.found:
-            peg.add_module("kit_shape", _noting(partial(self._note, name)))
+            peg.add_module("kit_shape", _acting(partial(self._pass, name)))
+        self._disturbed = ""
+        self._added: list[Tensor] = []
 
-    def _note(self, name: str, x: Tensor) -> None:
+    def _pass(self, name: str, x: Tensor) -> Tensor:
+        import torch
+
         self.shapes[name].add(tuple(x.shape))
+        if name != self._disturbed or not x.is_floating_point():
+            return x
+        noise = 3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0)).to(x.dtype)
+        self._added.append(noise.requires_grad_())
+        return x + noise
+
+    @contextmanager
+    def disturbed(self, name: str) -> Iterator[None]:
+        """Let one peg return something else than it is given."""
+        self._disturbed, self._added = name, []
+        try:
+            yield
+        finally:
+            self._disturbed = ""
+
+    def reach(self, losses: list[Tensor]) -> bool:
+        """Whether losses are computed with what a disturbed peg returned, be it times zero."""
+        import torch
+
+        whole = torch.stack([loss for loss in losses if loss.requires_grad]).sum() if losses else None
+        if whole is None or not self._added:
+            return False
+        return any(g is not None for g in torch.autograd.grad(whole, self._added, allow_unused=True))
 
 
-def _noting(note: Callable[[Tensor], None]) -> nn.Module:
+def _acting(act: Callable[[Tensor], Tensor]) -> nn.Module:
     from torch import nn
 
-    class Noting(nn.Module):
+    class Acting(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            note(x)
-            return x
+            return act(x)
 
-    return Noting()
+    return Acting()
 
 
 @check("model")
@@ -113,13 +140,10 @@ def pegs_are_as_declared(subject: Subject) -> None:
             f"pegs={tuple(sorted(there | declared))}"
         )
     if missing := sorted(declared - there):
-        from ..runs import plugins_once
-
-        with plugins_once():
-            for sites in _elsewhere(subject):
-                missing = [site for site in missing if site not in sites]
-                if not missing:
-                    break
+        for sites in _elsewhere(subject):
+            missing = [site for site in missing if site not in sites]
+            if not missing:
+                break
         if missing:
             has = f"; it has them at {', '.join(sorted(there))}" if there else ""
             raise Failed(
@@ -143,6 +167,46 @@ def pegs_are_as_declared(subject: Subject) -> None:
             f"{subject.what}: nothing is sent through {', '.join(unused[:3])}: what hangs there never acts. "
             "Call the peg in the forward pass, or leave it out"
         )
+    if idle := _idle(assembly, seen):
+        raise Failed(
+            f"{subject.what}: what comes out of {', '.join(idle[:3])} is not used: what hangs there never "
+            "acts. Go on with what the peg returns: x = self.peg(x)"
+        )
+
+
+def _idle(assembly: Assembly, seen: Seen) -> list[str]:
+    """Pegs whose answer changes neither the outputs nor a loss, whatever it is."""
+    import torch
+
+    from ...planning import private_rng
+    from ..observed import rows_of, same
+
+    model, splits = assembly.model, assembly.plan.splits
+    assert splits is not None
+    inputs = rows_of(splits.train, range(ROWS)).inputs
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def outputs() -> Any:
+        with torch.no_grad(), private_rng(0, "kit"):
+            return model.eval()(*inputs)
+
+    def losses() -> list[Tensor]:
+        model.load_state_dict(state)
+        with private_rng(0, "kit"):
+            return _run(assembly)
+
+    plain, still = outputs(), []
+    for name, peg in seen.found:
+        with seen.disturbed(name):
+            if same(plain, outputs()):
+                still.append((name, peg))
+    plain = losses() if still else []
+    for name, peg in list(still):
+        with seen.disturbed(name):
+            found = losses()
+            if not same(plain, found) or seen.reach(found):
+                still.remove((name, peg))
+    return [f"{name} ({peg.site})" for name, peg in still]
 
 
 def _elsewhere(subject: Subject) -> Iterator[set[str]]:
@@ -172,16 +236,19 @@ def _choices(config: type[Any]) -> Iterator[tuple[str, Any]]:
         yield from ((field.name, value) for value in values if value != field.default)
 
 
-def _run(assembly: Assembly) -> None:
+def _run(assembly: Assembly) -> list[Tensor]:
     """The losses of all players, in training."""
     from ..observed import rows_of
 
     assert assembly.plan.splits is not None
     batch = rows_of(assembly.plan.splits.train, range(ROWS))
     assembly.model.train()
+    losses = []
     for kit in assembly.kits:
         own = kit.player.target
-        kit.player.loss(assembly.model, batch if own is None else batch.replace(target=own(batch)))
+        told = batch if own is None else batch.replace(target=own(batch))
+        losses.append(kit.player.loss(assembly.model, told)[0])
+    return losses
 
 
 def _compare(subject: Subject, seen: Seen) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..kit import Failed, Skipped, check
@@ -14,26 +14,29 @@ if TYPE_CHECKING:
 
     from ...contracts import Batch
     from ...parts import Site
+    from ...planning import Assembly
     from ...regularizer import Trick
 
 ZERO_AT = (*range(2001), 5_000, 10_000, 20_000, 50_000, 100_000)  # steps at which a schedule is looked at
 
 
 def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[Tensor]:
-    """Two parameters in two groups after some steps down a bowl; `edit` changes the optimizer first."""
+    """Two groups of two parameters after some steps down a bowl; `edit` changes the optimizer first."""
     import torch
 
     from ...parts import Context
 
     factory = subject.part.build(subject.built_config(), Context(seed=1, steps=steps))
     target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
-    both = [torch.zeros(2, 2, requires_grad=True) for _ in range(2)]
-    optimizer = factory([{"params": [p], "names": [n]} for p, n in zip(both, "ab", strict=True)])
+    every = [torch.zeros(2, 2, requires_grad=True) for _ in range(4)]
+    optimizer = factory(
+        [{"params": every[:2], "names": ["a", "b"]}, {"params": every[2:], "names": ["c", "d"]}]
+    )
     edit(optimizer)
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = sum(((p - target).square().sum() for p in both), torch.zeros(()))
+        loss = sum(((p - target).square().sum() for p in every), torch.zeros(()))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -43,7 +46,7 @@ def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[
         else:
             closure()
             optimizer.step()
-    return [p.detach() for p in both]
+    return [p.detach() for p in every]
 
 
 @check("optimizer")
@@ -61,8 +64,10 @@ def heeds_every_group(subject: Subject) -> None:
 
     plain = _descent(subject, 3, lambda optimizer: None)
     if still := [number for number, p in enumerate(plain) if not bool(p.any())]:
+        at, whole = still[0] // 2, {still[0], still[0] ^ 1} <= {*still}
+        missed = f"{'the' if whole else 'all'} parameters of group {at}"
         raise Failed(
-            f"{subject.what} does not move the parameters of group {still[0]}; step all of self.param_groups"
+            f"{subject.what} does not move {missed}; step all in group['params'] of all of self.param_groups"
         )
     every = _descent(subject, 3, slower(0, 1))
     if any(torch.equal(a, b) for a, b in zip(plain, every, strict=True)):
@@ -70,11 +75,12 @@ def heeds_every_group(subject: Subject) -> None:
             f"{subject.what} moves as far at a quarter of the rate: read group['lr'] in every step, which "
             "the schedule changes"
         )
-    second = _descent(subject, 3, slower(1))
-    if torch.equal(plain[1], second[1]):
-        raise Failed(
-            f"{subject.what} does not heed group['lr'] of the second group; read the rate of each group"
-        )
+    for index in (0, 1):
+        own = slice(2 * index, 2 * index + 2)
+        if any(map(torch.equal, plain[own], _descent(subject, 3, slower(index))[own])):
+            raise Failed(
+                f"{subject.what} does not heed group['lr'] of group {index}; read the rate of each group"
+            )
 
 
 @check("optimizer")
@@ -138,22 +144,24 @@ def keeps_what_it_is_given(subject: Subject) -> None:
     """Its trick loses nothing: weights and rows of a batch, targets, parameters of groups, gradients."""
     import torch
 
+    from ...engine.monitor import loss_names
     from ...planning import overrides, private_rng
     from ..observed import rows_of
 
-    assembly = subject.observed.assembly
+    assembly = _trained(subject)
     trick: Trick = assembly.tricks[subject.part.name]
     splits = assembly.plan.splits
     assert splits is not None
     batch = rows_of(splits.train, range(6))
     weight = torch.linspace(0.5, 1.5, batch.samples)
     batch = batch.replace(weight=weight, rows=torch.arange(batch.samples))
+    counted = all(spec.counted for spec in assembly.plan.spec.inputs)
     acts: dict[str, Callable[[], Iterator[str]]] = {
-        "edit_batch": lambda: _batch_lost(trick, batch),
+        "edit_batch": lambda: _batch_lost(trick, batch, counted),
         "edit_target": lambda: _target_lost(trick, batch),
         "edit_groups": lambda: _groups_lost(trick, assembly.kits[0].player.parameters),
         "edit_grads": lambda: _grads_lost(trick, assembly.kits[0].player.parameters),
-        "after_eval": lambda: _stop_lost(trick, assembly.objective.monitor[0]),
+        "after_eval": lambda: _stop_lost(trick, assembly.objective.metrics(), loss_names(assembly)),
     }
     used = [stage for stage in acts if overrides(trick, stage)]
     if not used:
@@ -164,10 +172,20 @@ def keeps_what_it_is_given(subject: Subject) -> None:
                 raise Failed(f"{subject.what}: {stage} {lost}")
 
 
-def _batch_lost(trick: Trick, batch: Batch) -> Iterator[str]:
-    from ...contracts import Batch
+def _trained(subject: Subject) -> Assembly:
+    """What its config builds, after some updates where it makes any."""
+    try:
+        return subject.observed.assembly
+    except Exception:  # as other checks tell
+        return subject.assembly()
 
-    edited: Any = trick.edit_batch(batch)
+
+def _batch_lost(trick: Trick, batch: Batch, counted: bool) -> Iterator[str]:
+    from ...contracts import Batch
+    from ...planning import private_rng
+    from ..observed import cloned, same
+
+    edited: Any = trick.edit_batch(cloned(batch))
     if not isinstance(edited, Batch):
         yield f"gives a {type(edited).__name__}, expected a Batch: batch.replace(inputs=...)"
         return
@@ -175,12 +193,17 @@ def _batch_lost(trick: Trick, batch: Batch) -> Iterator[str]:
         value = getattr(edited, name)
         if value is None:
             yield f"drops `{name}` of the batch: batch.replace(inputs=...) keeps what is not named"
-        elif len(value) != edited.samples:
-            yield f"gives {len(value)} numbers in `{name}` for {edited.samples} samples"
+        elif len(value) != (count := len(edited.inputs[0]) if counted else edited.samples):
+            yield f"gives {len(value)} numbers in `{name}` for {count} samples"
     if batch.target is not None and edited.target is None:
         yield "drops the target of the batch"
     if len(edited.inputs) != len(batch.inputs):
         yield f"gives {len(edited.inputs)} inputs of {len(batch.inputs)}"
+    assert batch.weight is not None
+    with private_rng(0, "kit"):
+        other = trick.edit_batch(cloned(batch.replace(weight=batch.weight.flip(0))))
+    if same(edited.weight, other.weight):
+        yield "gives the same weights whatever those of the batch are: multiply batch.weight by its own"
 
 
 def _target_lost(trick: Trick, batch: Batch) -> Iterator[str]:
@@ -225,10 +248,11 @@ def _grads_lost(trick: Trick, named: Any) -> Iterator[str]:
             p.grad = grad
 
 
-def _stop_lost(trick: Trick, monitored: str) -> Iterator[str]:
+def _stop_lost(trick: Trick, metrics: Iterable[str], losses: Iterable[str]) -> Iterator[str]:
     from ...regularizer import Stop
 
-    answer: Any = trick.after_eval({"loss": 1.0, monitored: 1.0})
+    figures = {f"val/{name}": 1.0 for name in ("loss", *metrics)} | dict.fromkeys(losses, 1.0)
+    answer: Any = trick.after_eval({"step": 3, "epoch": 1, "lr": 0.01, **figures})
     if answer is not None and not isinstance(answer, Stop):
         yield f'gives {answer!r}, expected None or Stop("why")'
 
@@ -241,10 +265,11 @@ def hangs_on_any_peg(subject: Subject) -> None:
     from ...pegs import Peg
     from ...planning import overrides, private_rng
 
-    trick: Any = subject.observed.assembly.tricks[subject.part.name]
+    assembly = _trained(subject)
+    trick: Any = assembly.tricks[subject.part.name]
     if not overrides(trick, "hang"):
         raise Skipped("it hangs nothing")
-    config = subject.observed.assembly.plan.settings.regularizers[subject.part.name].config
+    config = assembly.plan.settings.regularizers[subject.part.name].config
     site: Site = next(iter(getattr(config, "sites", ())), "hidden")
     hung: list[torch.nn.Module] = []
     for layout, shape in {"NC": (4, 5), "NLC": (4, 3, 5), "NCL": (4, 5, 3), "NCHW": (4, 5, 3, 2)}.items():
@@ -258,7 +283,7 @@ def hangs_on_any_peg(subject: Subject) -> None:
                 hung.append(module)
                 x = torch.randn(shape)
                 before = x.clone()
-                given = module(x)
+                given = _answer(subject, module, x, f"on a peg {layout!r} of {features} features")
             if given.shape != x.shape or given.dtype != x.dtype:
                 raise Failed(
                     f"{subject.what}: on a peg {layout!r} of {features} features its module makes "
@@ -266,6 +291,19 @@ def hangs_on_any_peg(subject: Subject) -> None:
                 )
             if not torch.equal(before, x):
                 raise Failed(f"{subject.what}: its module changes in place what it is given on a peg")
+
+
+def _answer(subject: Subject, module: torch.nn.Module, x: Tensor, where: str) -> Tensor:
+    """What a module makes of a tensor."""
+    try:
+        answer: Tensor = module(x)
+    except Exception as error:
+        why = str(error).partition("\n")[0]
+        raise Failed(
+            f"{subject.what}: {where} its module cannot read a tensor {tuple(x.shape)} "
+            f"({type(error).__name__}: {why}); the axis of the features is peg.axis"
+        ) from error
+    return answer
 
 
 @check("objective")
