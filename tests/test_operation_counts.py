@@ -14,6 +14,8 @@ import pytest
 import torch
 from counting import OPERATIONS, Counted, Counting, apply, dot, flops, multiplications, plain, product
 from pegboard.config.check import check
+from pegboard.engine.precision import choose_precision
+from pegboard.engine.step import link
 from pegboard.planning import Plan, assemble, make_plan
 from pegboard_mlp.modules import Mlp
 from pegboard_mlp.operations import operations
@@ -434,6 +436,22 @@ def test_a_gradient_costs_at_most_five_times_its_loss_however_many_parameters(de
     assert max(ratios) <= 5 and max(ratios) - min(ratios) < 1e-9
     assert 1 <= ratios[0] - 1 <= 4  # the backward pass alone
     assert ratios[0] == pytest.approx(3 - 1 / depth)  # nobody asks for the derivative by the inputs
+
+
+@pytest.mark.catalogue("S3-085", "S4-050", "T098")
+def test_the_gradient_of_a_training_step_costs_at_most_five_times_the_loss_of_its_player() -> None:
+    ratios, work = {}, {}
+    for depth, width in ((2, 64), (6, 64), (12, 64), (6, 256)):
+        assembly = assemble(plan([width] * depth), "cpu")
+        player = assembly.kits[0].player
+        linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+        batch = pegboard.Batch((torch.zeros(16, 4),), torch.arange(16) % 3)
+        forward = flops(lambda p=player, a=assembly, b=batch: p.loss(a.model, b))
+        whole = flops(lambda k=linked, b=batch: k.gradients([b]))
+        ratios[depth, width] = whole / forward
+        work[depth, width] = whole / sum(p.numel() for p in assembly.model.parameters())
+    assert all(2 < ratio <= 3 for ratio in ratios.values())  # the loss itself, and two products for its one
+    assert max(work.values()) / min(work.values()) < 1.2  # a number for each parameter, however many
 
 
 @pytest.mark.catalogue("S3-082", "S3-083")
