@@ -81,6 +81,14 @@ def test_the_hard_margin_of_four_to_six_points(count: int, weight: list[float], 
     assert figures["gap"] > 0
 
 
+@pytest.mark.catalogue("T051", "T052", "T058")
+def test_a_run_stands_beside_the_hard_margin_of_its_points(tmp_path: Path) -> None:
+    done, _ = svm(tmp_path, *SIX, 0, epochs=1)
+    assert done.reference["margin"] == pytest.approx(1 / 5**0.5, abs=1e-6)  # half the width of the slab
+    assert done.reference["optimum"] == pytest.approx(-(5**-0.5), abs=1e-6)
+    assert done.reference["support"] == 3 and done.reference["gap"] > 0
+
+
 @pytest.mark.catalogue("T060")
 @pytest.mark.parametrize(
     ("value", "first", "least"),
