@@ -176,6 +176,22 @@ def test_who_names_a_part_of_a_broken_plugin_is_told_its_cause(
     assert "comes from" not in str(other.value)
 
 
+def test_no_other_part_is_offered_for_one_of_a_broken_plugin(
+    config: Callable[..., dict[str, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pegboard
+    from pegboard import PegboardError
+
+    text = PLUGIN.replace("from typing", "import not_there\nfrom typing").replace('"small"', '"mlps"')
+    _installed(tmp_path / "site", text, monkeypatch)
+    with pytest.raises(PegboardError) as caught:
+        pegboard.plan(config(model={"name": "mlps", "hidden": [4]}))
+    told = str(caught.value)
+    assert (
+        "1 mistake" in told and "broken(import): ModuleNotFoundError" in told and "did you mean" not in told
+    )
+
+
 def test_a_trick_says_on_which_inputs_it_works(
     config: Callable[..., dict[str, object]], tmp_path: Path
 ) -> None:

@@ -167,3 +167,27 @@ def test_a_fold_that_was_cut_short_is_not_finished_on_other_data(killed: Callabl
     rows(run.parents[2] / "points.txt", shift=0.5)
     with pytest.raises(PegboardError, match="the data is not that of the run"):
         pegboard.resume(run / "fold-0", quiet=True)
+
+
+def test_what_a_spec_leaves_out_of_its_text_is_named_where_it_differs(
+    killed: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = killed()
+    for manifest in (run / "checkpoints").glob("step-*/manifest.json"):
+        found = json.loads(manifest.read_text())
+        found["spec"]["names"] = ["other"]
+        manifest.write_text(json.dumps(found))
+    words = ["resume", str(run), "trainer.epochs=4", *(word for toy in TOYS for word in ("--local", toy))]
+    assert main([*words, "--quiet"]) == 2
+    said = capsys.readouterr().err
+    assert ", with other values: names ('other',) then, () now" in said
+    assert f"go on with: pegboard {' '.join(words)} --other-data" in said
+
+
+def test_a_figure_that_is_no_number_is_measured_again(killed: Callable[..., Path]) -> None:
+    run = killed()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    changed = [{k: "/etc/passwd" if k.startswith("val/") else v for k, v in row.items()} for row in rows]
+    assert changed != rows
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    assert pegboard.resume(run, quiet=True).status == "finished"

@@ -152,9 +152,9 @@ def _held_out(loop: Loop, rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[s
     splits = [name for name in ("val", "test") if getattr(loop.splits, name) is not None]
     names, progress = ["loss", *loop.metrics], loop.progress
     for row in reversed(rows if progress.best is not None and "val" in splits else ()):
-        if row["step"] == progress.best_step and all(f"val/{name}" in row for name in names):
-            known = {"val": {name: float(row[f"val/{name}"]) for name in names}}
-            return known | {name: loop.evaluate(name) for name in splits if name != "val"}
+        known = {name: row.get(f"val/{name}") for name in names}
+        if row["step"] == progress.best_step and all(isinstance(x, int | float) for x in known.values()):
+            return {"val": known} | {name: loop.evaluate(name) for name in splits if name != "val"}
     return {name: loop.evaluate(name) for name in splits}
 
 

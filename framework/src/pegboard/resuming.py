@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ from .recorded import fold_count, fold_folder, not_a_run, read_object, refuse_li
 from .report.console import Console
 from .run import MetricsFile, claimed, make_folder, new_name, write_json
 from .spec_names import from_json
+from .specs import DataSpec
 from .training import assemble_run, carry_out, codec_files, first_files, fitting, prepared
 
 CONFIG, METRICS = "config.yaml", "metrics.jsonl"
@@ -187,7 +188,8 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
             if path != "name" and not path.startswith("plugins.")
         }
         refuse_changes(changes, origin, how.overrides)
-        known = compare_data(plan, origin, console, how, newest, note=False)
+        alone = replace(how, overrides=())  # they are of a config of its own
+        known = compare_data(plan, origin, console, alone, newest, note=False)
         _refuse_unknown(changes, known, origin, how)
         found = extension(plan, old, changes, newest.progress, str(origin))
         if not how.inexact:
@@ -252,10 +254,11 @@ def compare_data(
     differences = [*_spec_change(plan, manifest), *data_changes(then, now)]
     if differences and not how.other_data:
         what = f"the data is not that of the run {folder}, which stands at step {step}:"
+        words = [*how.overrides, *(word for path in how.local for word in ("--local", str(path)))]
         raise PegboardError(
             "\n  ".join((what, *differences))
             + "\nput the data, or `data` in config.yaml, back as they were; where the other data is meant, "
-            f"go on with: {shlex.join(['pegboard', 'resume', str(folder), '--other-data'])} "
+            f"go on with: {shlex.join(['pegboard', 'resume', str(folder), *words, '--other-data'])} "
             f"(in Python: other_data=True), and {ENVIRONMENT} notes the change"
         )
     if differences and note:
@@ -283,7 +286,21 @@ def _spec_change(plan: Plan, manifest: Mapping[str, Any]) -> list[str]:
         spec = from_json(manifest["spec"], lambda name, keys: names.find(name, keys, owner))
     except (AttributeError, KeyError, TypeError, ValueError):
         return []  # there is none yet, or its plugin is not there: the fingerprint tells
-    return [] if spec == plan.spec else [f"it holds: {spec} then, {plan.spec} now"]
+    if spec == plan.spec:
+        return []
+    if str(spec) != str(plan.spec):
+        return [f"it holds: {spec} then, {plan.spec} now"]
+    then, now = (_values(one) for one in (spec, plan.spec))
+    differ = [f"{key} {then[key]!r:.60} then, {now[key]!r:.60} now" for key in then if then[key] != now[key]]
+    return [f"it holds: {spec}, with other values: {'; '.join(differ)}"]
+
+
+def _values(spec: DataSpec) -> dict[str, Any]:
+    """The fields of the specs of the inputs and of the target, by name; a text of them may leave some out."""
+    named = {f"input {number}": one for number, one in enumerate(spec.inputs)}
+    every = {**named, "target": spec.target} if spec.target is not None else named
+    values = {f"{of}: {f.name}": getattr(one, f.name) for of, one in every.items() for f in fields(one)}
+    return {**values, "names": spec.names}
 
 
 def _compare_files(plan: Plan, folder: Path, console: Console) -> None:

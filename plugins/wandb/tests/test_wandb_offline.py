@@ -326,8 +326,29 @@ def test_without_a_record_of_aliases_the_links_say_which_checkpoints_they_mean(
 ) -> None:
     checkpoint_of(tmp_path, 3)
     (tmp_path / "checkpoints" / "best").symlink_to("step-00000003")
+    (tmp_path / "wandb").mkdir()
+    state = tmp_path / "wandb" / "checkpoints-20260102-abc.json"
+    state.write_text('{"best": "step-00000001"}')  # as of a process that was killed before it wrote the next
     record, _ = resumed(tmp_path, read)
     assert models(record) == [["best"]]
+
+
+def test_the_record_of_aliases_is_not_written_through_a_link(tmp_path: Path, own_wandb: Path) -> None:
+    (tmp_path / "diary").write_text("mine")
+    (tmp_path / "wandb").mkdir()
+    state = tmp_path / "wandb" / "checkpoints-20260102-abc.json"
+    for link in (state, state.with_suffix(".part")):
+        link.symlink_to(tmp_path / "diary")
+
+    def work() -> None:
+        tracker = WandbTracker(Wandb(mode="offline"))
+        tracker.start(info(tmp_path))
+        tracker.checkpoint(checkpoint_of(tmp_path, 3), ["best"])
+        tracker.finish("finished", {})
+
+    in_thread(work)
+    assert (tmp_path / "diary").read_text() == "mine"
+    assert json.loads(state.read_text()) == {"best": "step-00000003"}
 
 
 def test_a_run_folder_from_a_stranger_uploads_no_file_outside_of_it(

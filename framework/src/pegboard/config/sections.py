@@ -146,7 +146,9 @@ class Parts:
             return None, False
         except UnknownPart as error:
             names = [e.part.name for e in self.entries(kind)]
-            near = nearest(name, [*names, *error.nearest]) if name not in names else list(error.nearest)
+            near = list(error.nearest)
+            if name not in names and error.expected:  # without that, the name is right and its plugin is not
+                near = nearest(name, [*names, *near])
             hint = error.hint
             for other in _KINDS:
                 named = [

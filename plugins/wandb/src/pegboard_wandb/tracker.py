@@ -133,7 +133,10 @@ class WandbTracker(Tracker):
         elif self.config.checkpoints == "end":
             self._checkpoints.update(dict.fromkeys(aliases, path))
             inside = {a: p.name for a, p in self._checkpoints.items() if p.parent == self._home}
-            self._memory.write_text(json.dumps(inside), encoding="utf-8")
+            part = self._memory.with_suffix(".part")
+            part.unlink(missing_ok=True)  # in a folder from a stranger both may be links that lead elsewhere
+            part.write_text(json.dumps(inside), encoding="utf-8")
+            part.replace(self._memory)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
         """Log the checkpoints, write the last figures and upload what is left."""
@@ -209,12 +212,12 @@ class WandbTracker(Tracker):
         The folder may have come from anybody, so that nothing outside of its checkpoints is taken.
         """
         names: dict[Any, Any] = {}
-        for alias in ("best", "last"):
-            with suppress(OSError):  # no such link
-                names[alias] = os.readlink(self._home / alias)
         with suppress(OSError, ValueError, RecursionError):
             written = json.loads(self._memory.read_text(encoding="utf-8"))
             names |= written if isinstance(written, dict) else {}
+        for alias in ("best", "last"):  # where the process was killed, what was written may lag behind them
+            with suppress(OSError):  # no such link
+                names[alias] = os.readlink(self._home / alias)
         found = {}
         for alias, name in names.items():
             path = own_checkpoint(self._home, name)
