@@ -147,6 +147,8 @@ def test_all_reasons_of_a_part_that_does_not_go_with_the_rest_are_told(registry:
 def test_a_model_of_other_data_does_not_say_which_objective_is_right(registry: Registry) -> None:
     found = refused(registry, model="lost", objective="fits")
     assert [m.expected for m in found if m.path == "objective"] == ["objectives for Classes(3): duel, sorts"]
+    found = refused(registry, model="lost", objective="zzzz")
+    assert [m.expected for m in found if m.path == "objective.name"] == ["one of duel, sorts"]
 
 
 def test_two_causes_are_two_mistakes(registry: Registry) -> None:

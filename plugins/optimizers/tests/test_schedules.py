@@ -167,6 +167,14 @@ def test_contradictions_in_step_are_found():
     assert list(check(schedules.Step(), Facts())) == []
 
 
+def test_drops_past_the_end_of_the_run_are_found():
+    check = PARTS["step"].check
+    found = list(check(schedules.Step(at=(4, 8, 9)), Facts(steps=8)))
+    assert [(p.field, p.expected) for p in found] == [("at.1", "steps below 8")]
+    assert [p.field for p in check(schedules.Step(at=(8, 9)), Facts(steps=8))] == ["at"]  # none is reached
+    assert list(check(schedules.Step(at=(4, 7)), Facts(steps=8))) == []
+
+
 @pytest.mark.catalogue("S3-053")
 def test_linear_interpolation_between_two_rates():
     first, last, rho = 0.4, 0.1, 50

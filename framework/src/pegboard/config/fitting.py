@@ -92,7 +92,7 @@ class Fitting:
         if data is not None and not (was_read or self.begun):
             self.found += counting.nothing_to_train_on(self.parts, data)
         known = fit.facts(sure, spec, objective, length)
-        self._narrow(known, told)
+        self._narrow(replace(known, model=None) if "model" in unfit else known, told)
         if validated is None:
             validated = self.begun or data is None or counting.validated(self.parts, data, self.trainer)
         known = replace(known, metrics=None, players=None) if unfit else known

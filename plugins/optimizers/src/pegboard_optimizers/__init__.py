@@ -99,6 +99,12 @@ def check_step(config: schedules.Step, facts: Facts) -> Iterable[Problem]:
             "at" if config.at else "every",
             expected=f"a drop before step {facts.steps}",
         )
+    elif facts.steps is not None and (late := [step for step in config.at if step >= facts.steps]):
+        yield Problem(
+            f"the drop at step {late[0]} is never reached: the run has {facts.steps}",
+            f"at.{config.at.index(late[0])}",
+            expected=f"steps below {facts.steps}",
+        )
     if config.at and config.every is not None:
         yield Problem("both every and at say when to drop", "at", hint="leave one of them out")
     if config.at and min(config.at) <= config.warmup:
