@@ -149,6 +149,36 @@ def test_series_that_are_whole_in_rows_and_files_are_continued(kept, tmp_path, l
     assert answers["forecast"] == [1.0, 2.0, 3.0, 4.0]
 
 
+def test_rows_that_are_counted_are_continued_without_a_date(kept, tmp_path):
+    stamps = [day for day in days(60) if numpy.is_busday(day)]
+    path = lines(tmp_path / "stocks.csv", "day,price", *(f"{day},{n}" for n, day in enumerate(stamps)))
+    splits, codec = kept(
+        path=path, inputs=("price",), target=Target(column="price", kind="forecast"),
+        series=series_options.Series(time="day", window=4, horizon=3, irregular="rows"),
+    )  # fmt: skip
+    assert "4 steps are read and 3 predicted" in splits.notes["about"]
+    table = {"day": stamps[:8], "price": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, "", ""]}
+    found = codec.table(table, {"value": [[6.0, 7.0, 8.0]]})
+    assert found["from"] == [stamps[5]] * 3 and found["day"] == [*stamps[6:8], "+3"]
+
+
+def test_a_season_that_lies_before_no_window_is_told(hub, tmp_path):
+    path = lines(tmp_path / "load.csv", "day,load", *(f"{day},{n}" for n, day in enumerate(days(60))))
+    fields: dict[str, Any] = {
+        "path": path,
+        "inputs": ("load",),
+        "target": Target(column="load", kind="forecast"),
+    }
+    found = [
+        hub(**fields, series=series_options.Series(time="day", window=4, horizon=2, season=season)).warnings
+        for season in (7, 50)
+    ]
+    assert found[0] == ()
+    assert [warning.partition(" begin")[0] for warning in found[1]] == [
+        "5 of 5 windows of val", "2 of 11 windows of test",
+    ]  # fmt: skip
+
+
 def test_files_without_a_line_of_names_keep_their_first_row(kept, tmp_path):
     rows = [f"{1 + n % 2}\t" + "\t".join(f"{n + step / 8}" for step in range(3)) for n in range(20)]
     path = lines(tmp_path / "gun.tsv", *rows)

@@ -229,22 +229,27 @@ class ForecastForm(Form):
             raise TypeError("the windows of a split are known to its data alone")
         where = []
         for one, _, end in self.ends(asked):
-            last = one.ticks[end - 1]
-            where.append((one.key, last, last + numpy.arange(1, self.series.horizon + 1)))
+            last, horizon = one.ticks[end - 1], self.series.horizon
+            if self.series.irregular == "rows":  # nothing says when a row comes that is not there
+                when = self.clock.shown(one.ticks[end : end + horizon])
+                when += [f"+{ahead}" for ahead in range(len(when) + 1, horizon + 1)]
+            else:
+                when = self.clock.shown(last + numpy.arange(1, horizon + 1))
+            where.append((one.key, last, when))
         return self.rows(where, answers)
 
     def rows(
-        self, where: Sequence[tuple[tuple[str, ...], float, Array]], answers: Mapping[str, list[Any]]
+        self, where: Sequence[tuple[tuple[str, ...], float, list[str]]], answers: Mapping[str, list[Any]]
     ) -> dict[str, list[Any]]:
         """A row for each predicted step: its series, the last step that was read, its time, the numbers."""
         names, horizon = keys_of(self.series), self.series.horizon
         time = self.series.time or "step"
         made: dict[str, list[Any]] = {name: [] for name in (*names, "from", time)}
-        for key, last, ticks in where:
+        for key, last, when in where:
             for name, text in zip(names, key, strict=True):
                 made[name] += [text] * horizon
             made["from"] += self.clock.shown(numpy.array([last])) * horizon
-            made[time] += self.clock.shown(ticks)
+            made[time] += when
         numbers = horizon * len(self.targets)
         for column, cells in answers.items():
             label = "forecast" if column == "value" else column
@@ -347,6 +352,8 @@ class _Forecast:
             steps = scale.steps(flat.values[:, : len(self.read)], flat.starts)
             index = torch.from_numpy(found)
             readers[split] = Reader(steps, goal, index, self.window, self.horizon, len(self.series.known))
+            if season is not None and split != "train":
+                self._insist_on_season(split, flat, found, season)
             for name, rule in self._rules(flat, found, season, numpy.array(shift), numpy.array(size)).items():
                 baselines.setdefault(name, {})[split] = rule
         form = ForecastForm([*columns_of(self.config)], self.targets, self.series, self.clock, scale)
@@ -405,7 +412,7 @@ class _Forecast:
         anchors = reader.anchors.numpy()
         keys = numpy.searchsorted(starts, anchors, "right") - 1
         where = [
-            (flat.found[key].key, ticks[at - 1], ticks[at : at + self.horizon])
+            (flat.found[key].key, ticks[at - 1], self.clock.shown(ticks[at : at + self.horizon]))
             for key, at in zip(keys, anchors, strict=True)
         ]
         given = {name: cells for name, cells in answers.items() if name != "target"}
@@ -471,7 +478,8 @@ class _Forecast:
     def _head(self) -> str:
         known = f", {', '.join(self.series.known)} known ahead" if self.series.known else ""
         count = len(self.flats["train"].found)
-        every = "" if self.clock.unit == "rows" else f" of {self.clock.says()}"
+        counted = self.clock.unit == "rows" or self.series.irregular == "rows"
+        every = "" if counted else f" of {self.clock.says()}"
         return (
             f"forecast of {', '.join(self.targets)}: {self.window} steps{every} are read and "
             f"{self.horizon} predicted{known}, a window every {self.series.stride} steps, of {count} series"
@@ -564,6 +572,16 @@ class _Forecast:
             f"a season of {found[0]} steps, by the autocorrelation of training ({found[1]:.2f})"
         )
         return found[0]
+
+    def _insist_on_season(self, split: str, flat: Flat, anchors: Array, season: int) -> None:
+        """Warn of windows that no season lies before, for which seasonal persistence is persistence."""
+        begin = flat.starts[numpy.searchsorted(flat.starts, anchors, "right") - 1]
+        short = int((anchors - season < begin).sum())
+        if short:
+            self.warnings.append(
+                f"{short} of {len(anchors)} windows of {split} begin less than a season of {season} steps "
+                "after their series: the last value stands for what seasonal persistence would say"
+            )
 
     def _rules(
         self, flat: Flat, anchors: Array, season: int | None, shift: Array, size: Array

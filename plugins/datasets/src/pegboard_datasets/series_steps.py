@@ -136,14 +136,14 @@ def insist(
         if first or not empty.any():
             continue
         step = int(empty.any(1).argmax())
-        of = f"series {'/'.join(one.key)!r} " if one.key else ""
+        has = f"series {'/'.join(one.key)!r} has" if one.key else "there is"
         when = clock.shown(one.ticks[step : step + 1])[0]
         if one.rows[step] >= 0:
             name = names[int(empty[step].argmax())]
             first = f"column {name!r}, {table.where(int(one.rows[step]))}: nothing"
         else:
             before = one.rows[:step][one.rows[:step] >= 0][-1]
-            first = f"{of}has no row for {when}, after {table.where(int(before))}"
+            first = f"{has} no row for {when}, after {table.where(int(before))}"
     if missing:
         many = f"{missing} steps have" if missing > 1 else "a step has"
         raise mistake(

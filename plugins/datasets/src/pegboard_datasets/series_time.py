@@ -189,7 +189,8 @@ def on_grid(clock: Clock, times: Array, irregular: str, where: Where) -> Array:
         raise mistake(
             f"{where(at)}: {exact} as {where(at - 1)}, {clock.shown(ticks[at : at + 1])[0]}",
             "each time once in a series",
-            "series: {key: ...} names the columns that tell series apart",
+            "series: {key: ...} names the columns that tell series apart; times of a clock that was set back "
+            "are told apart in UTC, and irregular: rows counts rows",
         )
     numbers: Array = steps.astype(numpy.int64)
     return numbers
