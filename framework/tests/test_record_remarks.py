@@ -72,6 +72,8 @@ CASES = {
     "neutral_of_nothing": ('neutral={"std"', 'neutral={"sdt"', "ready", "neutral names 'sdt', which is no field of Noise, did you mean 'std'?"),
     "site": ('"hidden", "acme', '"hiden", "acme', "ready", "'hiden', which is no site"),
     "stage": ('"edit_grads"', '"edit_grad"', "ready", "no stage 'edit_grad', did you mean 'edit_grads'?"),
+    "role": ('"edit_grads": "noise"', '"edit_grads": "nose"', "ready", "no role 'nose' in edit_grads, did you mean 'noise'?"),
+    "neutral_without_values": ('neutral={"std": 0.0}', 'neutral=("std",)', "broken(record)", "neutral of 'noise' is ('std',), expected a mapping"),
     "trial": ("Net, build,", "Net, build, trial=lambda: {},", "ready", "trial is called as trial(folder)"),
     "torch": ("from typing", "import torch\nfrom typing", "ready", "imports torch"),
     "a_name_of_torch": ("from typing", "from torch import Tensor\nfrom typing", "ready", "imports torch"),

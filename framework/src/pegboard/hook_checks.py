@@ -12,6 +12,7 @@ from .errors import PegboardError
 from .nearest import nearest
 from .parts import (
     NAME,
+    CoreRole,
     Dataset,
     Model,
     ObjectivePart,
@@ -63,6 +64,7 @@ _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
     *((name, *_SPECS) for name in ("inputs", "targets", "default_for")),
     *((name, *_NAMES) for name in ("pegs", "after", "before", "conflicts")),
     ("stages", "a mapping of stages to roles", lambda value: value == () or isinstance(value, Mapping)),
+    ("neutral", "a mapping of fields to values", lambda value: not value or isinstance(value, Mapping)),
     *((name, "a text that says why", lambda v: v == () or isinstance(v, str)) for name in REASONS),
 ]
 
@@ -205,6 +207,11 @@ def _doubts(record: Part[Any, Any]) -> Iterator[str]:
         if stage not in stages:
             near = nearest(str(stage), stages)
             yield f"there is no stage {stage!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    known = {*get_args(CoreRole), *(role.name for role in getattr(record, "roles", ()))}
+    for stage, role in dict(getattr(record, "stages", ())).items():
+        if role not in known:
+            near = nearest(str(role), known)
+            yield f"there is no role {role!r} in {stage}" + (f", did you mean {near[0]!r}?" if near else "")
 
 
 def bare_fields(config: type[Any]) -> list[str]:
