@@ -93,3 +93,5 @@ def test_the_part_that_the_message_shows_trains(
 def test_what_is_no_run_folder_is_told(given: Any) -> None:
     with pytest.raises(PegboardError, match="expected the path of a run folder"):
         pegboard.resume(given)
+    with pytest.raises(PegboardError, match="expected what was trained"):
+        pegboard.load(given)

@@ -165,4 +165,9 @@ def load(
     """
     from .loading import load_model
 
+    if not isinstance(ref, Run | str | os.PathLike):
+        raise PegboardError(
+            f"found {kind_of(ref)}, expected what was trained: a run, the path of a run folder or of a "
+            "checkpoint, or zoo:name"
+        )
     return load_model(ref.folder if isinstance(ref, Run) else ref, device, which, strict, local)[0]
