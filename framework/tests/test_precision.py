@@ -117,7 +117,7 @@ import os, sys, torch
 from pegboard.engine.precision import rounding
 b = torch.backends
 NEW = {"matmul": b.cuda.matmul, "conv": b.cudnn.conv, "rnn": b.cudnn.rnn, "cudnn": b.cudnn, "all": b,
-       "cpu matmul": b.mkldnn.matmul, "cpu conv": b.mkldnn.conv}
+       "cpu matmul": b.mkldnn.matmul, "cpu conv": b.mkldnn.conv, "cpu rnn": b.mkldnn.rnn}
 OLD = {"high": torch.get_float32_matmul_precision, "old matmul": lambda: b.cuda.matmul.allow_tf32,
        "old conv": lambda: b.cudnn.allow_tf32}
 
@@ -135,7 +135,8 @@ def check():
     for on, name in ((False, "ieee"), (True, "tf32")):
         with rounding(on):
             inside = state()
-            assert {inside[k] for k in ("matmul", "conv", "rnn")} == {name}, inside
+            parts = {inside[cpu + k] for cpu in ("", "cpu ") for k in ("matmul", "conv", "rnn")}
+            assert parts == {name}, inside
             if "refused" not in before.values():
                 assert inside["old matmul"] == inside["old conv"] == on, inside
                 assert inside["high"] == ("high" if on else "highest"), inside
@@ -157,6 +158,7 @@ BEFORE = [
     "b.cudnn.allow_tf32 = False; b.cuda.matmul.allow_tf32 = True",
     "b.fp32_precision = 'tf32'",
     "b.fp32_precision = 'ieee'",
+    "b.mkldnn.conv.fp32_precision = 'bf16'; b.mkldnn.rnn.fp32_precision = 'bf16'",
     "b.cuda.matmul.fp32_precision = 'tf32'; b.cudnn.conv.fp32_precision = 'ieee'",
 ]
 

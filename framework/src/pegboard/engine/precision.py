@@ -185,11 +185,11 @@ def _older(tf32: bool) -> list[tuple[Callable[[], Any], Callable[[Any], None], A
 def _newer() -> list[Any]:
     """What has a switch of its own, where this torch has such switches."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    cpu = getattr(torch.backends, "mkldnn", None)  # its products follow the older switch
+    cpu = getattr(torch.backends, "mkldnn", None)  # which rounds on processors that can
     found = [
         cuda.matmul,
         *(getattr(cudnn, name, None) for name in ("conv", "rnn")),
-        getattr(cpu, "matmul", None),
+        *(getattr(cpu, name, None) for name in ("matmul", "conv", "rnn")),
     ]
     return [part for part in found if getattr(part, "fp32_precision", None) is not None]
 
