@@ -300,6 +300,18 @@ def test_a_student_learns_from_a_teacher_of_the_same_local_plugin(tmp_path: Path
     assert student.status == "finished"
 
 
+def test_specs_of_one_name_that_do_not_fit_are_told_apart_by_their_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", "acme-reel", VIDEO.read_text())
+    install(tmp_path / "site", "pegboard-video", VIDEO.read_text())
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    names = {key: {"name": f"acme-reel:{CONFIG[key]['name']}"} for key in ("model", "optimizer", "objective")}
+    with pytest.raises(PegboardError) as caught:
+        pegboard.plan({**CONFIG, **names, "data": {"name": "pegboard-video:clips"}})
+    assert "gives Video(4, (6, 6)): acme-reel's Video is not pegboard-video's" in str(caught.value)
+
+
 def test_a_spec_with_no_example_takes_the_shapes_of_the_data(tmp_path: Path) -> None:
     config = {**CONFIG, "plugins": {"local": [str(copied(tmp_path / "a"))]}}
     text = pegboard.plan(config, "data.batch_size=40").explain()  # more than there are samples

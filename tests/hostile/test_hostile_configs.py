@@ -30,7 +30,7 @@ def test_a_saved_config_never_runs_the_files_it_names(run: Path, said: Said, pla
     with pytest.raises(PegboardError, match="runs no files by itself"):
         pegboard.load(run)
     given = CONFIG | {"regularizers": {"distillation": {"teacher": str(run)}}}
-    with pytest.raises(PegboardError, match="runs no files by itself"):
+    with pytest.raises(PegboardError, match=r"names this one: plugins.local=\[.*evil.py\]"):
         pegboard.train(given, root="runs", quiet=True)
     weights = CONFIG | {"model": {"name": "mlp", "hidden": [4], "weights": str(run)}}
     pegboard.train(weights, root="runs", quiet=True)  # which takes tensors and nothing else

@@ -145,9 +145,11 @@ def read_saved(config: Path, local: Sequence[str | Path] = (), overrides: Sequen
     unknown = [path for path in named if not was_run(path)]
     if unknown and not local:
         files = " ".join(f"--local {path}" for path in named)
+        listed = ", ".join(map(str, named))
         raise PegboardError(
             f"{config} names the Python file {unknown[0]}, and a config that came with a run or a recipe "
-            f"runs no files by itself\nif you trust it, name it: {files} (in Python: local=[...])"
+            f"runs no files by itself\nif you trust it, name it: {files} (in Python: local=[...]; where the "
+            f"config of another run names this one: plugins.local=[{listed}])"
         )
     plugins["local"] = [str(Path(path).absolute()) for path in local or named]
     return loaded

@@ -51,9 +51,9 @@ class SpecNames:
         """The name by which `find` gives this class again, in another process too."""
         if cls.__module__ == Spec.__module__:
             return cls.__name__
-        owner = self._owner(cls)
+        owner = self.owner(cls)
         self._import(owner)
-        known = [other for other in self._known() if self._owner(other) == owner]
+        known = [other for other in self._known() if self.owner(other) == owner]
         if cls not in known:
             for plugin in self._plugins:
                 if plugin.dist == owner and plugin.status != "ready":
@@ -80,7 +80,7 @@ class SpecNames:
         found = [cls for cls in self._known() if label in (cls.__name__, _path(cls))]
         if not found:
             found = [cls for cls in self._known(whole=True) if label in (cls.__name__, _path(cls))]
-        matches = [cls for cls in found if self._owner(cls) == owner]
+        matches = [cls for cls in found if self.owner(cls) == owner]
         if not matches and owner.endswith(".py"):  # the file may stand elsewhere now
             local = {cls: self._local(cls) for cls in found}
             matches = [cls for cls, path in local.items() if path and path.name == PurePath(owner).name]
@@ -96,7 +96,7 @@ class SpecNames:
         if (core := core_specs().get(name)) is not None and fits(core):
             return core
         found = [cls for cls in self._known(whole=True) if cls.__name__ == name and fits(cls)]
-        preferred = [cls for cls in found if self._owner(cls) == prefer]
+        preferred = [cls for cls in found if self.owner(cls) == prefer]
         matches = preferred if len(preferred) == 1 else found
         if len(matches) == 1:
             return matches[0]
@@ -124,7 +124,7 @@ class SpecNames:
         return text + (f"; did you mean {near[0]!r}?" if near else "")
 
     def _qualified(self, cls: SpecType) -> str:
-        return f"{self._owner(cls)}:{_path(cls)}"
+        return f"{self.owner(cls)}:{_path(cls)}"
 
     def _known(self, whole: bool = False) -> list[SpecType]:
         if whole:
@@ -138,8 +138,10 @@ class SpecNames:
             if owner == plugin.dist:
                 _ready(plugin)
 
-    def _owner(self, cls: SpecType) -> str:
+    def owner(self, cls: SpecType) -> str:
         """The distribution or the local file that defines a class."""
+        if cls.__module__ == Spec.__module__:
+            return "pegboard"
         if (path := self._local(cls)) is not None:
             return _apart(path, self._files())
         depths = {p.dist: _depth(cls.__module__, p) for p in self._plugins if not p.local}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -77,8 +77,10 @@ def fit_model(
     wrong = [s for s in spec.inputs if not fits(part.inputs, s)]
     if wrong:
         verb = f"reads {_types(part.inputs)}, but {data} gives {listed(wrong)}"
+        verb += _apart(part.inputs, wrong, registry)
     elif not fits(part.targets, spec.target):
         verb = f"predicts {_types(part.targets)}, but the target of {data} is {spec.target or 'nothing'}"
+        verb += _apart(part.targets, [spec.target], registry)
     else:
         return
     able = accepted(registry, "model", Facts(spec=spec, objective=objective))
@@ -109,6 +111,7 @@ def fit_target(
         own = isinstance(default_objective(registry, target), Entry)
         hint = "leave the key 'objective' out to take the one for this target" if own else ""
     message = f"{read.what} works on {_types(works_on)}, but the target of {data} is {target or 'nothing'}"
+    message += _apart(works_on, [target], registry)
     yield Mistake(path=read.path, message=message, expected=expected, hint=hint, at_key=True)
 
 
@@ -121,7 +124,8 @@ def fit_trick(read: Read, data: str, spec: DataSpec, registry: Registry) -> Iter
         return
     yield Mistake(
         path=read.path,
-        message=f"{read.what} works on inputs that are {_types(reads)}, but {data} gives {listed(wrong)}",
+        message=f"{read.what} works on inputs that are {_types(reads)}, but {data} gives {listed(wrong)}"
+        + _apart(reads, wrong, registry),
         hint=f"take it out: {read.path.rpartition('.')[2]}: null",
         at_key=True,
     )
@@ -405,3 +409,10 @@ def alike(one: Read, other: Read) -> bool:
 
 def _types(specs: tuple[type[Spec], ...]) -> str:
     return " or ".join(s.__name__ for s in specs) or "anything"
+
+
+def _apart(accepted: tuple[type[Spec], ...], found: Sequence[Spec | None], registry: Registry) -> str:
+    """Whose specs they are, where two of one name are not the same."""
+    names = registry.specs
+    pairs = [(a, type(s)) for s in found if s for a in accepted if a.__name__ == type(s).__name__]
+    return "".join(f": {names.owner(a)}'s {a.__name__} is not {names.owner(b)}'s" for a, b in pairs)
