@@ -8,7 +8,19 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import Batch, Classes, DataSpec, Graph, GraphSet, Resident, Splits, Stream, Vector, sampled
+from pegboard import (
+    Batch,
+    Classes,
+    DataSpec,
+    Graph,
+    GraphSet,
+    Labels,
+    Resident,
+    Splits,
+    Stream,
+    Vector,
+    sampled,
+)
 from pegboard.data import cut_splits, data_warnings
 
 X = torch.zeros(6, 2)
@@ -56,6 +68,17 @@ def made(kind: str, **targets: list[int]) -> Splits:
 def test_unseen_classes_are_told_with_their_counts(kind: str) -> None:
     assert data_warnings(made(kind, **TARGETS)) == [TOLD]
     assert data_warnings(made(kind, train=TARGETS["val"], val=TARGETS["train"])) == []
+
+
+def test_labels_that_training_never_has_are_told_too() -> None:
+    some, other = torch.eye(4)[[0, 1, 0, 1, 0, 1]], torch.eye(4)[[0, 2, 2, 1, 3, 0]]
+    splits = Splits(
+        spec=DataSpec((Vector(2),), Labels(4, NAMES)), train=Resident([X], some), val=Resident([X], other)
+    )
+    assert data_warnings(splits) == [
+        "2 labels of the target without a training sample, which no model can learn: "
+        "'fox' (2 of val), 'owl' (1 of val)"
+    ]
 
 
 @pytest.mark.parametrize("kind", ["resident", "stream"])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..contracts import Source, Splits
-from ..specs import Classes
+from ..specs import Classes, Labels
 
 SHOWN = 10  # classes that a message names
 
@@ -26,9 +26,9 @@ def about(splits: Splits) -> list[str]:
 
 
 def unseen_classes(splits: Splits) -> str:
-    """The classes of val and test that no training sample has, with their counts; "" where there are none."""
+    """The classes or labels of val and test that no training sample has, with counts; "" where there are none."""
     spec = splits.spec.target
-    if not isinstance(spec, Classes) or spec.count is None:
+    if not isinstance(spec, Classes | Labels) or spec.count is None:
         return ""
     train = class_counts(splits.train, spec.count)
     if train is None:
@@ -45,7 +45,8 @@ def unseen_classes(splits: Splits) -> str:
     names = spec.names or [str(number) for number in range(spec.count)]
     told = [f"{names[number]!r} ({', '.join(unseen[number])})" for number in sorted(unseen)]
     more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    which = "class" if len(told) == 1 else "classes"
+    kinds = ("class", "classes") if isinstance(spec, Classes) else ("label", "labels")
+    which = kinds[len(told) > 1]
     return (
         f"{len(told)} {which} of the target without a training sample, which no model can learn: "
         f"{', '.join(told[:SHOWN])}{more}"
@@ -60,7 +61,7 @@ def class_counts(source: Source, count: int) -> Tensor | None:
     target = target.cpu()
     if weight is not None:
         target = target[weight.cpu() != 0]
-    if target.dim() > 1:  # distributions over classes
+    if target.dim() > 1:  # distributions over classes, or labels
         return (target > 0).sum(0)
     return torch.bincount(target[(target >= 0) & (target < count)].long(), minlength=count)
 
