@@ -166,6 +166,16 @@ def test_tags_that_do_not_fit_their_words_are_named_with_the_row(hub, tmp_path):
         hub(path=path, inputs=("words",), target=Target(column="tags", kind="tags"), **WHOLE)
 
 
+def test_tags_of_no_training_word_are_told_with_their_counts(hub, tmp_path):
+    (folder := tmp_path / "t").mkdir()
+    write(folder / "train.jsonl", TAGGED)
+    write(folder / "test.jsonl", [*TAGGED, {"words": ["Mars", "and", "Venus"], "tags": ["SKY", "O", "SKY"]}])
+    fields = {"inputs": ("words",), "target": Target(column="tags", kind="tags"), "val": 0.0}
+    (told,) = hub(path=str(folder), **fields).warnings
+    assert told == "1 tag of no training word, which no model can learn: 'SKY' (2 of test)"
+    assert hub(path=str(folder / "train.jsonl"), **fields, test=0.0).warnings == ()
+
+
 QUESTIONS = [
     {"q": "who?", "text": "Once upon a time Anna Karenina lived.", "answer": "Anna Karenina"},
     {"q": "when was it?", "text": "Once upon a time Anna lived.", "answer": "Once upon a time"},

@@ -26,7 +26,7 @@ def about(splits: Splits) -> list[str]:
 
 
 def unseen_classes(splits: Splits) -> str:
-    """The classes or labels of val and test that no training sample has, with counts; "" where there are none."""
+    """The classes or labels of val and test that no training sample has, with counts; "" where none is."""
     spec = splits.spec.target
     if not isinstance(spec, Classes | Labels) or spec.count is None:
         return ""

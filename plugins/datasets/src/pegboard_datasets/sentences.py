@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -43,6 +44,7 @@ def sentence_splits(
     kind, samples = target_of(config).kind, dict[str, Samples | None]()
     there = {split: rows for split, rows in chosen.items() if rows is not None}
     vocabulary = _vocabulary(config, there["train"], words=kind == "tags")
+    warnings: tuple[str, ...] = ()
     if kind == "tags":
         tags = tag_names(list(there.values()), target_columns(target_of(config))[0])
         read = {split: _tagged(config, rows, vocabulary, tags) for split, rows in there.items()}
@@ -50,6 +52,7 @@ def sentence_splits(
         samples = {split: _tag_samples(form, *found) for split, found in read.items()}
         spec: Spec = Tokens(len(tags), form.length)
         extra: dict[str, Any] = {"tags": list(tags)}
+        warnings = _unseen(tags, {split: found[1] for split, found in read.items()})
     else:
         texts = {split: _texts(config, rows, vocabulary) for split, rows in there.items()}
         form = _form(config, vocabulary, texts["train"])
@@ -64,6 +67,7 @@ def sentence_splits(
         DataSpec(form.specs, spec, names),
         samples,
         **form.fields(),
+        warnings=warnings,
         notes={
             "source": loaded.source,
             "licence": loaded.licence,
@@ -135,6 +139,22 @@ def _tag_numbers(rows: Rows, name: str, tags: tuple[str, ...]) -> list[list[int]
         return rows.values(name)
     number = {tag: i for i, tag in enumerate(tags)}
     return [[number[tag] for tag in row] for row in word_lists(rows, name)]
+
+
+def _unseen(tags: tuple[str, ...], labels: Mapping[str, list[list[int]]]) -> tuple[str, ...]:
+    """What to say of tags that words of val or test have and none of training."""
+    counts = {split: Counter(chain.from_iterable(rows)) for split, rows in labels.items()}
+    others = [split for split in counts if split != "train"]
+    found = [
+        f"{tag!r} ({', '.join(f'{counts[split][n]} of {split}' for split in others if counts[split][n])})"
+        for n, tag in enumerate(tags)
+        if n not in counts["train"] and any(counts[split][n] for split in others)
+    ]
+    if not found:
+        return ()
+    many = f"{len(found)} tags" if len(found) > 1 else "1 tag"
+    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    return (f"{many} of no training word, which no model can learn: {', '.join(found[:10])}{more}",)
 
 
 def _tag_samples(form: MarkedForm, symbols: list[list[int]], labels: list[list[int]]) -> Samples:
