@@ -281,6 +281,27 @@ def test_a_signal_too_late_for_a_fold_keeps_the_next_from_beginning(
     assert [fold.status for fold in pegboard.resume(run, quiet=True).folds] == ["finished"] * 2
 
 
+def test_a_signal_between_the_steps_of_two_folds_ends_a_command_in_order(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pegboard import folds
+    from pegboard.interruption import until_exit
+
+    begin = folds.begin_run
+
+    def asked_to_end(settings: Any, *args: Any, **more: Any) -> int:
+        if settings.trainer.fold == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return begin(settings, *args, **more)
+
+    monkeypatch.setattr(folds, "begin_run", asked_to_end)
+    with until_exit(), pytest.raises(Interrupted, match="in fold 1 of 2") as end:
+        pegboard.train(folded(config, folds=2, epochs=1, diagnose=False), root=root, quiet=True)
+    assert end.value.signal == signal.SIGTERM
+    run = pegboard.Run(the_only(root))
+    assert run.status == "interrupted" and [fold.status for fold in run.folds] == ["finished"]
+
+
 def test_a_fold_that_fails_is_told_and_the_rest_waits(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
