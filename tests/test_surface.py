@@ -23,8 +23,8 @@ SOURCES = sorted(CORE.rglob("*.py"))
 ORDER = """
 version errors deprecation nearest rng specs parts contracts hookspecs hook_checks memo installed spec_names
 adapters switches registry regularizer config pegs generation data layout players planning engine diagnosis
-report explain out_of_memory interruption run recorded zoo loading provenance compare tables answers samples ending
-training extending resuming folds inference texts generators api watched importing doctor cli testing
+report explain out_of_memory interruption run recorded zoo loading provenance compare tables answers samples
+ending training extending resuming folds inference texts generators api watched importing doctor cli testing
 scaffold __main__
 """.split()
 
