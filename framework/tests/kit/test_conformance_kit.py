@@ -667,6 +667,14 @@ def test_plugins_are_looked_for_once_for_all_checks(folder: Path, monkeypatch: p
     assert len(asked) <= 3
 
 
+def test_data_is_read_without_progress_bars(folder: Path) -> None:
+    quiet = "    assert context.quiet, 'a bar would be shown'\n    third = "
+    (folder / "data.py").write_text(SOUND.read_text().replace("    third = ", quiet))
+    names = ("builds_the_same_twice", "leaves_its_config_alone", "splits_are_sound", "exact_resume")
+    found = outcomes(folder / "data.py", *(f"dataset-sound_data-{name}" for name in names))
+    assert not [o.message for o in found.values() if o.status != "passed"]
+
+
 def test_pictures_of_another_size_are_no_squares() -> None:
     from pegboard import Classes, DataSpec, Image
     from pegboard.testing.checks.shapes import others

@@ -57,7 +57,7 @@ def observe(subject: Subject) -> Observed:
     settings = check({**subject.config, "seed": 5})
     stir()
     given, streams = configs(settings), random_streams()
-    assembly = assemble(make_plan(settings, read=True), "cpu")
+    assembly = assemble(make_plan(settings, read=True, quiet=True), "cpu")
     built = random_streams()
     process = [what for what, value in streams.items() if not same(value, built[what])]
     splits = assembly.plan.splits

@@ -83,7 +83,7 @@ def _computes(config: Config, part: Part[Any, Any]) -> bool:
     from .observed import rows_of
 
     try:
-        assembly = assemble(make_plan(check(config), read=True), "cpu")
+        assembly = assemble(make_plan(check(config), read=True, quiet=True), "cpu")
         assert assembly.plan.splits is not None
         batch = rows_of(assembly.plan.splits.train, range(3))
         for kit in assembly.kits:
@@ -179,14 +179,15 @@ class Subject:
 
     def _accepted(self) -> Config:
         """The first config that the planner accepts and, where that may differ, that computes a loss."""
-        from ..api import plan
+        from ..config.check import check
+        from ..planning import make_plan
 
         wrong, accepted = "there was nothing to try", None
         for config in self._configs():
             if accepted is not None and not self._of_its_plugin(config):
                 continue
             try:
-                plan(config)
+                make_plan(check(config), read=False, quiet=True)
             except PegboardError as error:
                 wrong = str(error)
                 continue
@@ -253,23 +254,24 @@ class Subject:
 
     def plan(self, **trainer: Any) -> Plan:
         """The plan of its config, with fields of the trainer."""
-        from ..api import plan
+        from ..config.check import check
+        from ..planning import make_plan
 
-        return plan(self.with_trainer(**trainer))
+        return make_plan(check(self.with_trainer(**trainer)), read=False, quiet=True)
 
     def assembly(self, seed: int = 5) -> Assembly:
         """All that its config builds, on the CPU, with the data read."""
         from ..config.check import check
         from ..planning import assemble, make_plan
 
-        return assemble(make_plan(check({**self.config, "seed": seed}), read=True), "cpu")
+        return assemble(make_plan(check({**self.config, "seed": seed}), read=True, quiet=True), "cpu")
 
     def splits(self) -> Splits:
         """The data of its config."""
         from ..config.check import check
         from ..planning import read_data
 
-        return read_data(check(self.config))
+        return read_data(check(self.config), quiet=True)
 
     def built_config(self) -> Any:
         """The config class of the part, with the fields it is tried with."""

@@ -69,7 +69,7 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
     from ...planning import assemble, make_plan, private_rng
 
     part = subject.part
-    assembly = assemble(make_plan(check(config), read=True), "cpu")
+    assembly = assemble(make_plan(check(config), read=True, quiet=True), "cpu")
     plan, splits = assembly.plan, assembly.plan.splits
     assert splits is not None
     precision = choose_precision("fp32", "cpu")

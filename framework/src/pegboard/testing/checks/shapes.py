@@ -221,7 +221,7 @@ def _elsewhere(subject: Subject) -> Iterator[set[str]]:
     )
     for config in configs:
         try:
-            assembly = assemble(make_plan(check_config(config), read=False), "meta")
+            assembly = assemble(make_plan(check_config(config), read=False, quiet=True), "meta")
         except PegboardError:  # choices that do not fit each other, or data that it does not read
             continue
         yield {peg.site for _, peg in find(assembly.model)}
@@ -279,7 +279,7 @@ def _other(subject: Subject) -> Assembly | None:
         if other == spec:
             continue
         try:
-            return assemble(make_plan(settings, read=False, spec=other), "cpu")
+            return assemble(make_plan(settings, read=False, spec=other, quiet=True), "cpu")
         except PegboardError:  # of its own rules
             continue
     return None
