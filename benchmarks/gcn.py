@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv

@@ -33,7 +33,7 @@ from pegboard.config.check import check
 from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile

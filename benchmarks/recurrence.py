@@ -27,10 +27,10 @@ import torch
 from machine import machine
 from pegboard import Batch, Resident
 from pegboard.config.check import check
-from pegboard.engine.heap import kept_heap
 from pegboard.engine.loop import Loop
+from pegboard.engine.malloc import kept_heap
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from ratios import ratio
 from report import put
 from torch.nn import functional

@@ -29,8 +29,8 @@ from pegboard.config.check import check
 from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.layout import lay_out
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.channels_last import lay_out
+from pegboard.planning.plan import assemble, make_plan
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset

@@ -20,15 +20,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from pegboard import hookspecs
 from pegboard.cli import make_parser
 from pegboard.cli.show import _example, _facts
 from pegboard.config.fields import Field, _comments, describe
 from pegboard.config.nodes import Plugins, Trainer
 from pegboard.config.sections import OPTIONS, section
-from pegboard.hook_checks import HOOKS
-from pegboard.parts import Part
-from pegboard.registry import KINDS, Entry, Registry, _index
+from pegboard.contract import hookspecs
+from pegboard.contract.records import Part
+from pegboard.registry.discovery import KINDS, Entry, Registry, _index
+from pegboard.registry.hook_checks import HOOKS
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
@@ -40,10 +40,10 @@ OUTSIDE = re.compile(  # a link upwards
 )
 # Sources that a checkout links to, and the pages that are made from them.
 MADE = {
-    "framework/src/pegboard/hookspecs.py": "reference/hooks.md",
+    "framework/src/pegboard/contract/hookspecs.py": "reference/hooks.md",
     "framework/src/pegboard/__init__.py": "reference/python.md",
-    "framework/src/pegboard/parts.py": "reference/python.md",
-    "framework/src/pegboard/regularizer.py": "reference/python.md",
+    "framework/src/pegboard/contract/records.py": "reference/python.md",
+    "framework/src/pegboard/contract/tricks.py": "reference/python.md",
     "framework/src/pegboard/config/nodes.py": "reference/config.md",
     "framework/src/pegboard/cli/__init__.py": "reference/commands.md",
 }

@@ -14,7 +14,7 @@ from counting import Counting
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import Linked, link
-from pegboard.planning import Assembly, assemble, make_plan
+from pegboard.planning.plan import Assembly, assemble, make_plan
 from pegboard_mlp.modules import Mlp
 from points import given
 from torch import Tensor, nn

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import catalogue
 import pytest
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 
 COMPLETE = (
     *("core", "mlp", "optimizers", "objectives", "datasets"),

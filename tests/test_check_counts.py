@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from pegboard.config.check import ConfigError, check
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 
 # 100 samples, of which 20 test and 10 validate: 70 train.
 BASE: dict[str, Any] = {

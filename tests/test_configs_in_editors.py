@@ -16,7 +16,7 @@ from pegboard.config.check import check
 from pegboard.config.nodes import Origin
 from pegboard.config.read import bare, read
 from pegboard.config.schema import HEADER, schema
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from sandbox import ROOT
 
 CONFIGS = sorted(ROOT.glob("configs/*.yaml"))

@@ -9,18 +9,18 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.inference import Trained
+from pegboard.inference.trained import Trained
 from pegboard_datasets import PolynomialTeacher, pegboard_datasets
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run writes for people takes longer than fits this small."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
-    monkeypatch.setattr("pegboard.ending.write_report", lambda folder, plan, summary: folder)
-    monkeypatch.setattr("pegboard.planning.Plan.explain", lambda plan: "")
-    monkeypatch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
-    monkeypatch.setattr("pegboard.provenance._packages", lambda plugins: [])
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.finish.write_report", lambda folder, plan, summary: folder)
+    monkeypatch.setattr("pegboard.planning.plan.Plan.explain", lambda plan: "")
+    monkeypatch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
+    monkeypatch.setattr("pegboard.run.provenance._packages", lambda plugins: [])
 
 
 @pytest.mark.sweep

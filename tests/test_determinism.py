@@ -10,9 +10,9 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.engine import determinism
-from pegboard.engine.determinism import refuses, scanning
-from pegboard.registry import Entry
+from pegboard.preview import determinism
+from pegboard.preview.determinism import refuses, scanning
+from pegboard.registry.discovery import Entry
 from pegboard.testing.checks.devices import refused, variants
 from pegboard.testing.runs import plugins_once
 from proofs import Config, entries, name_of, partner_data, plain, subject

@@ -31,7 +31,7 @@ def note(text, category, file, line, *more):
     heard.append([category.__name__, str(text), file, line])
 warnings.showwarning = note
 import pegboard
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 
 configs, root = json.loads(sys.argv[1]), sys.argv[2]
 runs = {name: str(pegboard.train(config, root=root, quiet=True).folder) for name, config in configs.items()}

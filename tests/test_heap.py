@@ -8,7 +8,7 @@ from pathlib import Path
 import pegboard
 import pytest
 import torch
-from pegboard.engine import heap
+from pegboard.engine import malloc
 
 BLOCKS, LARGE = 6, 4 * 2**20  # tensors of 16 MiB: together more than the C library keeps by itself
 PAGES = BLOCKS * LARGE * 4 // resource.getpagesize()
@@ -18,8 +18,8 @@ CONFIG = {
     "optimizer": {"name": "sgd", "lr": 0.1},
     "trainer": {"steps": 2, "device": "cpu"},
 }
-KEPT = [("mallopt", heap.MAPPED, heap.LARGEST), ("mallopt", heap.TRIM, -1)]
-PUT_BACK = [("mallopt", heap.TRIM, 2 * heap.LARGEST), ("malloc_trim", 0)]
+KEPT = [("mallopt", malloc.MAPPED, malloc.LARGEST), ("mallopt", malloc.TRIM, -1)]
+PUT_BACK = [("mallopt", malloc.TRIM, 2 * malloc.LARGEST), ("malloc_trim", 0)]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="of the C library of Linux")
 
 
@@ -51,17 +51,17 @@ class Library:
 
 @pytest.fixture
 def library(monkeypatch):
-    for name in heap.VARIABLES:
+    for name in malloc.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     library = Library()
-    monkeypatch.setattr(heap.ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(malloc.ctypes, "CDLL", lambda name: library)
     return library
 
 
 def test_tensors_that_come_and_go_fetch_their_pages_once(monkeypatch):
-    for name in heap.VARIABLES:
+    for name in malloc.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    with heap.kept_heap("cpu"):
+    with malloc.kept_heap("cpu"):
         for at in range(8):
             if at == 4:  # until then the heap grows
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -82,43 +82,43 @@ def flags() -> list[str]:
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no large pages here")
 def test_a_heap_that_grew_lies_in_large_pages(monkeypatch):
-    for name in heap.VARIABLES:
+    for name in malloc.VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    with heap.kept_heap("cpu"):
+    with malloc.kept_heap("cpu"):
         kept = [torch.ones(LARGE) for _ in range(BLOCKS)]
         before = [t.sum() for t in kept]
-        pages = heap.Pages("cpu")
+        pages = malloc.Pages("cpu")
         pages.settle()
         assert any("hg" in part.split() for part in flags())
         assert [t.sum() for t in kept] == before
 
 
 def test_large_pages_are_asked_for_only_where_the_heap_grew(library, monkeypatch):
-    page, start = heap.PAGE, 10 * heap.PAGE
-    monkeypatch.setattr(heap, "_heap", lambda: [(start - 5, library.sbrk.end)])
+    page, start = malloc.PAGE, 10 * malloc.PAGE
+    monkeypatch.setattr(malloc, "_heap", lambda: [(start - 5, library.sbrk.end)])
     monkeypatch.setattr(library.sbrk, "end", start + 3 * page + 7)
-    pages = heap.Pages("cpu")
+    pages = malloc.Pages("cpu")
     pages.settle()
-    asked = [("madvise", start, 3 * page, advice) for advice in (heap.HUGE, heap.COLLAPSE)]
+    asked = [("madvise", start, 3 * page, advice) for advice in (malloc.HUGE, malloc.COLLAPSE)]
     assert library.told == asked
     library.sbrk.end += page - 1
     pages.settle()
     assert library.told == asked
     library.sbrk.end += 1
     pages.settle()
-    assert library.told == asked + [("madvise", start, 4 * page, a) for a in (heap.HUGE, heap.COLLAPSE)]
+    assert library.told == asked + [("madvise", start, 4 * page, a) for a in (malloc.HUGE, malloc.COLLAPSE)]
 
 
 def test_a_run_asks_for_large_pages_between_its_steps(library, monkeypatch, tmp_path):
-    monkeypatch.setattr(heap, "_heap", lambda: [(0, 4 * heap.PAGE)])
-    monkeypatch.setattr(library.sbrk, "end", 4 * heap.PAGE)
+    monkeypatch.setattr(malloc, "_heap", lambda: [(0, 4 * malloc.PAGE)])
+    monkeypatch.setattr(library.sbrk, "end", 4 * malloc.PAGE)
     pegboard.train(CONFIG, root=tmp_path, quiet=True)
-    asked = [("madvise", None, 4 * heap.PAGE, advice) for advice in (heap.HUGE, heap.COLLAPSE)]
+    asked = [("madvise", None, 4 * malloc.PAGE, advice) for advice in (malloc.HUGE, malloc.COLLAPSE)]
     assert library.told == KEPT + asked + PUT_BACK
 
 
 def test_a_run_that_fails_gives_it_back_too(library):
-    with pytest.raises(ValueError, match="in the middle"), heap.kept_heap("cpu"):
+    with pytest.raises(ValueError, match="in the middle"), malloc.kept_heap("cpu"):
         assert library.told == KEPT
         raise ValueError("in the middle")
     assert library.told == KEPT + PUT_BACK
@@ -126,22 +126,22 @@ def test_a_run_that_fails_gives_it_back_too(library):
 
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "meta"])
 def test_other_devices_leave_it_alone(library, device):
-    with heap.kept_heap(device):
+    with malloc.kept_heap(device):
         pass
     assert library.told == []
 
 
-@pytest.mark.parametrize("name", heap.VARIABLES)
+@pytest.mark.parametrize("name", malloc.VARIABLES)
 def test_who_sets_a_variable_of_the_c_library_decides(library, monkeypatch, name):
     monkeypatch.setenv(name, "65536")
-    with heap.kept_heap("cpu"):
+    with malloc.kept_heap("cpu"):
         pass
     assert library.told == []
 
 
 def test_another_c_library_is_left_alone(library, monkeypatch):
     other = Library(gnu=False)
-    monkeypatch.setattr(heap.ctypes, "CDLL", lambda name: other)
-    with heap.kept_heap("cpu"):
+    monkeypatch.setattr(malloc.ctypes, "CDLL", lambda name: other)
+    with malloc.kept_heap("cpu"):
         pass
     assert other.told == []

@@ -65,9 +65,7 @@ def test_plugin_is_ready_beside_the_core_alone(alone: tuple[str, Sandbox]) -> No
     name, sandbox = alone
     complaints = sandbox.pip("check").stdout
     assert "pegboard" not in complaints
-    code = (
-        "from pegboard.registry import Registry\nfor p in Registry.discover().plugins: print(p.dist, p.state)"
-    )
+    code = "from pegboard.registry.discovery import Registry\nfor p in Registry.discover().plugins: print(p.dist, p.state)"
     found = sandbox.run("python", "-c", code)
     assert f"{name} ready" in found.stdout.splitlines(), found.stdout + found.stderr
     listed = sandbox.run("pegboard", "plugins", "list")
@@ -91,7 +89,7 @@ def test_light_module_imports_nothing_heavy(alone: tuple[str, Sandbox]) -> None:
 def test_show_describes_every_part_without_torch(alone: tuple[str, Sandbox]) -> None:
     name, sandbox = alone
     code = (
-        "from pegboard.registry import Registry\nfor p in Registry.discover().plugins:\n"
+        "from pegboard.registry.discovery import Registry\nfor p in Registry.discover().plugins:\n"
         " for part in p.parts: print(p.dist, part.kind, part.name)"
     )
     rows = [line.split() for line in sandbox.run("python", "-c", code).stdout.splitlines()]

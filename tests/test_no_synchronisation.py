@@ -12,9 +12,9 @@ from pathlib import Path
 import pegboard
 import pytest
 import yaml
-from pegboard.registry import Entry
+from pegboard.registry.discovery import Entry
+from pegboard.store.zoo import recipes
 from pegboard.testing.runs import plugins_once
-from pegboard.zoo import recipes
 from proofs import Config, entries, name_of, plain, tried
 from sandbox import ROOT
 from sweeps import first_of_each
@@ -38,7 +38,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Without what is the same every time, and without pictures."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
     with plugins_once():
         yield
 
@@ -49,7 +49,7 @@ def tried_whole(entry: Entry, shelf: Path) -> Config:
 
 @pytest.mark.parametrize("entry", DECLARED, ids=map(name_of, DECLARED))
 def test_what_declares_to_wait_does(entry: Entry, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.explain.stand_ins", lambda assembly: nullcontext())
+    monkeypatch.setattr("pegboard.preview.explain.stand_ins", lambda assembly: nullcontext())
     with pytest.raises(pegboard.PegboardError, match=rf"optimizer \({entry.part.name} of .* waits for"):
         pegboard.plan(tried_whole(entry, shelf)).trace()
 

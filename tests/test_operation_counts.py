@@ -16,7 +16,7 @@ from counting import OPERATIONS, Counted, Counting, apply, dot, flops, multiplic
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.planning import Plan, assemble, make_plan
+from pegboard.planning.plan import Plan, assemble, make_plan
 from pegboard_mlp.modules import Mlp
 from pegboard_mlp.operations import operations
 from torch import Tensor, nn

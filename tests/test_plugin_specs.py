@@ -19,9 +19,9 @@ import pytest
 import torch
 from crowd import install
 from pegboard import Classes, DataSpec, PegboardError, Vector
-from pegboard.inference import Trained
-from pegboard.registry import Registry, import_file, was_run
-from pegboard.spec_names import UnknownSpec, from_json, to_json
+from pegboard.inference.trained import Trained
+from pegboard.registry.discovery import Registry, import_file, was_run
+from pegboard.registry.spec_names import UnknownSpec, from_json, to_json
 from pegboard.testing import Kit
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from pegboard.testing.runs import cut_and_resumed, differences, whole

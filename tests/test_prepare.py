@@ -12,7 +12,7 @@ import torch
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 
 PARTS = '''
 from dataclasses import dataclass

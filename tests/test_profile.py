@@ -11,8 +11,8 @@ from typing import Any
 import pegboard
 import pytest
 from pegboard.cli import main
-from pegboard.planning import Plan, assemble, overrides
-from pegboard.registry import Registry
+from pegboard.planning.plan import Plan, assemble, overrides
+from pegboard.registry.discovery import Registry
 from proofs import Config, all_tricks, differences, plain
 from sweeps import first_of_each
 
@@ -31,7 +31,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         lambda local=(), disable=(), only=None: discover(*map(tuple, (local, disable)), only),
     )
     monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from sandbox import ROOT
 
 TEXT = (ROOT / "README.md").read_text("utf-8")

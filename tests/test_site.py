@@ -17,11 +17,11 @@ import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
-from pegboard import hookspecs
 from pegboard.cli import make_parser
 from pegboard.config.fields import describe
 from pegboard.config.nodes import Trainer
-from pegboard.registry import KINDS, Registry
+from pegboard.contract import hookspecs
+from pegboard.registry.discovery import KINDS, Registry
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from sandbox import ROOT

@@ -16,7 +16,7 @@ from pegboard import Resident
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from torch import nn
 from torch.nn import functional
 

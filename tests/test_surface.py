@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pegboard
 import pytest
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from sandbox import PROJECTS, ROOT
 from surface import FILE, changes, surface
 
@@ -36,7 +36,7 @@ WORDS = set(  # as English has them
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}
-If a release had it, it stays: keep the old form with `pegboard.deprecation` or an adapter, for at least two
+If a release had it, it stays: keep the old form with `pegboard.base.deprecation` or an adapter, for at least two
 minor releases; it becomes an error at the next major release and is taken away one minor release later
 (docs/compatibility.md). If no release had it, write the surface anew: make surface"""
 ADDED = """New, and promised from the next release on (docs/compatibility.md):
@@ -110,7 +110,7 @@ def test_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_import_needs_neither_torch_nor_numpy() -> None:
-    code = "import sys, pegboard, pegboard.registry; print({'torch', 'numpy'} & set(sys.modules))"
+    code = "import sys, pegboard, pegboard.registry.discovery; print({'torch', 'numpy'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
 
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from pegboard import zoo
 from pegboard.config.check import check
-from pegboard.planning import make_plan
+from pegboard.planning.plan import make_plan
+from pegboard.store import zoo
 from sandbox import ROOT
 from sweeps import first_of_each, mark_long_checks, only
 

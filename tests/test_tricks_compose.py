@@ -13,7 +13,7 @@ import pytest
 import torch
 from pegboard.config.check import check
 from pegboard.engine import torch_private
-from pegboard.planning import Assembly, Plan, assemble, make_plan
+from pegboard.planning.plan import Assembly, Plan, assemble, make_plan
 from sweeps import first_of_each
 from torch import nn
 from torch.nn import functional
@@ -261,7 +261,7 @@ def test_explain_counts_the_memory_of_the_optimizer() -> None:
 def test_the_meta_step_of_explain_needs_no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = pegboard.plan(config(regularizers={"batchnorm": {}, "dropout": {}}))
     assert plan.splits is None
-    monkeypatch.setattr("pegboard.explain.read_data", lambda *a: pytest.fail("data was read"))
+    monkeypatch.setattr("pegboard.preview.explain.read_data", lambda *a: pytest.fail("data was read"))
     assert "cross_entropy(f(x), y)" in plan.explain()
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from pegboard import Batch, DataSpec, Masked, PegboardError, Span, Tokens, pegs
+from pegboard import Batch, DataSpec, Masked, PegboardError, Span, Tokens
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.planning import Assembly
+from pegboard.planning.plan import Assembly, pegs
 from pegboard.testing import partner_run
 from pegboard.testing.runs import lean, plugins_once
 from torch import Tensor, nn

@@ -11,7 +11,7 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, whole
 
 HERE = Path(__file__).parent

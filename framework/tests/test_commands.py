@@ -124,7 +124,7 @@ def test_a_model_too_large_for_memory_is_told(
             "DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.\nmore"
         )
 
-    monkeypatch.setattr("pegboard.planning.make_plan", full)
+    monkeypatch.setattr("pegboard.planning.plan.make_plan", full)
     assert main(["explain", cfg]) == 2
     assert capsys.readouterr().err.splitlines()[0].startswith("out of memory: DefaultCPUAllocator")
 
@@ -177,7 +177,7 @@ def test_a_terminal_gets_a_bar_and_tables(
 ) -> None:
     from pegboard.config.check import check
     from pegboard.report.console import Console
-    from pegboard.training import run_plan
+    from pegboard.run.training import run_plan
 
     stream = terminal(monkeypatch, 120)
     console = Console(stream=stream)
@@ -225,7 +225,7 @@ def test_slow_steps_are_told_in_seconds_a_step() -> None:
 def test_lists_of_parts_are_whole_at_any_width(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture, root: Path
 ) -> None:
-    from pegboard.registry import Registry
+    from pegboard.registry.discovery import Registry
 
     summaries = [e.part.summary for e in Registry.discover().entries("model")]
     for width in (40, 80, 200):

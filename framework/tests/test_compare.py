@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from pegboard.cli import main
-from pegboard.compare import compare, histories, same
+from pegboard.tools.compare import compare, histories, same
 
 TOY = Path(__file__).with_name("toy.py")
 Capture = pytest.CaptureFixture[str]

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pegboard.adapters as adapters
-import pegboard.deprecation as deprecation
+import pegboard.base.deprecation as deprecation
+import pegboard.registry.adapters as adapters
 import pytest
 import yaml
 from crowd import MODULE, install
 from pegboard import Context, Optimizer, PegboardDeprecationWarning
-from pegboard.adapters import Adapter, plugin_api
+from pegboard.base.deprecation import renamed
 from pegboard.cli import main
-from pegboard.deprecation import renamed
-from pegboard.importing import import_alone
-from pegboard.installed import Plugin, find_installed, negotiate
-from pegboard.registry import Registry
+from pegboard.registry.adapters import Adapter, plugin_api
+from pegboard.registry.discovery import Registry
+from pegboard.registry.installed import Plugin, find_installed, negotiate
+from pegboard.tools.import_report import import_alone
 
 PYTHON = f'python_version >= "{sys.version_info[0]}.{sys.version_info[1]}"'
 OTHER = f'python_version < "{sys.version_info[0]}.{sys.version_info[1]}"'
@@ -80,7 +80,7 @@ def test_a_plugin_fits_the_cores_that_its_requirements_allow(
     core: str, needs: list[str], fits: bool, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(site, "acme-range", MODULE.format(name="ranged"), needs)
-    monkeypatch.setattr("pegboard.installed.__version__", core)
+    monkeypatch.setattr("pegboard.registry.installed.__version__", core)
     (plugin,) = [p for p, _, _ in find_installed() if p.dist == "acme-range"]
     negotiate(plugin)
     assert plugin.status == ("found" if fits else "incompatible")
@@ -258,7 +258,7 @@ def test_where_warnings_are_errors_the_plugin_says_so(site: Path) -> None:
 def test_a_user_sees_the_line_once_and_goes_on(site: Path) -> None:
     file = old(site)
     code = (
-        "from pegboard.registry import Registry\n"
+        "from pegboard.registry.discovery import Registry\n"
         "for _ in range(3): registry = Registry.discover()\n"
         "print(registry.lookup('optimizer', 'old_second').qualified)"
     )

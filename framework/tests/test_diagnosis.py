@@ -12,10 +12,10 @@ import fitted_parts as fitted
 import pegboard
 import pytest
 import torch
-from pegboard.contracts import Batch
-from pegboard.diagnosis import OVERFIT, UNDERFIT, Answers, diagnose
+from pegboard.contract.results import Batch
 from pegboard.engine import evaluate as measuring
 from pegboard.engine.compiler_absent import compiler_absent
+from pegboard.run.diagnosis import OVERFIT, UNDERFIT, Answers, diagnose
 from pegboard.testing.runs import lean
 from torch import Tensor
 from torch.nn import functional
@@ -224,7 +224,7 @@ def test_a_penalty_shrinks_the_reported_gap_of_more_parameters_than_samples(root
 def test_the_figures_are_those_of_the_best_weights_in_eval_mode(config: Config, root: Path) -> None:
     given = config(regularizers={"drop": {"p": 0.5, "sites": ["input", "hidden"]}})
     run = pegboard.train(given, root=root, quiet=True)
-    from pegboard.inference import Trained
+    from pegboard.inference.trained import Trained
 
     trained = Trained(run.folder)
     for split in ("train", "val", "test"):
@@ -241,7 +241,7 @@ def test_no_split_is_measured_twice(config: Config, root: Path, monkeypatch: pyt
         return evaluate(*args)
 
     monkeypatch.setattr("pegboard.engine.loop.evaluate", counted)
-    monkeypatch.setattr("pegboard.ending.evaluate", counted)
+    monkeypatch.setattr("pegboard.run.finish.evaluate", counted)
     pegboard.train(config(), root=root, quiet=True)
     assert measured == [16, 16, 16, 16, 64]  # val after each of 3 epochs, test, train
 
@@ -265,7 +265,7 @@ def test_diagnose_off_leaves_the_training_split_alone(
 def test_of_samples_that_are_read_from_disk_some_are_measured(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pegboard.ending.MOST", 20)
+    monkeypatch.setattr("pegboard.run.finish.MOST", 20)
     x = torch.randn(64, 2)
     rows = torch.cat([x, (x[:, :1] > 0).float()], 1)
     (tmp_path / "rows").write_bytes(rows.numpy().tobytes())

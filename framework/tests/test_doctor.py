@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from crowd import MODULE, install
 from pegboard.cli import main
-from pegboard.doctor import _manners
-from pegboard.importing import Imported
+from pegboard.tools.doctor import _manners
+from pegboard.tools.import_report import Imported
 from strangers import code, move_in, only_these
 
 Records = dict[str, dict[str, Any]]

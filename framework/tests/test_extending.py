@@ -23,8 +23,8 @@ TOY = str(Path(__file__).with_name("toy.py"))
 def quick() -> Iterator[None]:
     """Nobody looks at the curves, nor at what git says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pegboard.ending.draw_curves", lambda rows, path, *more: path)
-        patch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
+        patch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *more: path)
+        patch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
         yield
 
 

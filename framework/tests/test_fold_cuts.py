@@ -12,7 +12,7 @@ import torch
 from pegboard import Batch, Classes, DataSpec, Ragged, Resident, Sequences, Splits, Stream, Tokens, Vector
 from pegboard.config.check import check
 from pegboard.data import cut_fold, cut_splits
-from pegboard.planning import read_data
+from pegboard.planning.plan import read_data
 
 Config = Callable[..., dict[str, Any]]
 

@@ -22,7 +22,7 @@ from pegboard import Resident
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.engine.loop import Interrupted
-from pegboard.folds import describe, judge, quantile, shared_epoch
+from pegboard.tools.cross_validation import describe, judge, quantile, shared_epoch
 from sweeps import first_of_each
 
 Config = Callable[..., dict[str, Any]]
@@ -61,8 +61,8 @@ def pegboard_trackers():
 def quick() -> Iterator[None]:
     """Nobody looks at the curves, nor at what git says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
-        patch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
+        patch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
+        patch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
         yield
 
 
@@ -271,7 +271,7 @@ def test_a_signal_too_late_for_a_fold_keeps_the_next_from_beginning(
         os.kill(os.getpid(), signal.SIGINT)
         return path
 
-    monkeypatch.setattr("pegboard.ending.draw_curves", asked_to_end)
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", asked_to_end)
     with pytest.raises(Interrupted, match="in fold 0 of 2") as end:
         pegboard.train(folded(config, folds=2, diagnose=False), root=root, quiet=True)
     monkeypatch.undo()
@@ -284,17 +284,17 @@ def test_a_signal_too_late_for_a_fold_keeps_the_next_from_beginning(
 def test_a_signal_between_the_steps_of_two_folds_ends_a_command_in_order(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pegboard import folds
-    from pegboard.interruption import until_exit
+    from pegboard.run.interruption import until_exit
+    from pegboard.tools import cross_validation
 
-    begin = folds.begin_run
+    begin = cross_validation.begin_run
 
     def asked_to_end(settings: Any, *args: Any, **more: Any) -> int:
         if settings.trainer.fold == 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return begin(settings, *args, **more)
 
-    monkeypatch.setattr(folds, "begin_run", asked_to_end)
+    monkeypatch.setattr(cross_validation, "begin_run", asked_to_end)
     with until_exit(), pytest.raises(Interrupted, match="in fold 1 of 2") as end:
         pegboard.train(folded(config, folds=2, epochs=1, diagnose=False), root=root, quiet=True)
     assert end.value.signal == signal.SIGTERM
@@ -305,16 +305,16 @@ def test_a_signal_between_the_steps_of_two_folds_ends_a_command_in_order(
 def test_a_fold_that_fails_is_told_and_the_rest_waits(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    from pegboard import folds
+    from pegboard.tools import cross_validation
 
-    begin = folds.begin_run
+    begin = cross_validation.begin_run
 
     def failing(settings: Any, *args: Any, **more: Any) -> int:
         if settings.trainer.fold == 1:
             raise pegboard.PegboardError("no more room\nfor anything")
         return begin(settings, *args, **more)
 
-    monkeypatch.setattr(folds, "begin_run", failing)
+    monkeypatch.setattr(cross_validation, "begin_run", failing)
     with pytest.raises(pegboard.PegboardError, match="no more room"):
         pegboard.train(folded(config, epochs=1), root=root, quiet=True)
     run = pegboard.Run(the_only(root))

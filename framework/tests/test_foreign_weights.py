@@ -12,9 +12,9 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.config.check import check
-from pegboard.engine.checkpoint import read_file
-from pegboard.loading import load_into
-from pegboard.recorded import Recorded
+from pegboard.inference.loading import load_into
+from pegboard.store.checkpoint import read_file
+from pegboard.store.run_reader import Recorded
 from safetensors.torch import save_file
 from torch import nn
 

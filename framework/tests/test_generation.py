@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from pegboard import Decoding, beam_search, extend
-from pegboard.generation import pick
+from pegboard.inference.decoding import pick
 from torch import Tensor
 
 VOCAB, END = 4, 0
@@ -112,7 +112,7 @@ def test_draws_follow_the_probabilities_with_temperature_top_k_and_top_p() -> No
 
 
 def test_a_share_of_the_likeliest_is_summed_by_what_cuda_has_a_deterministic_kernel_for() -> None:
-    from pegboard.engine.determinism import scanning
+    from pegboard.preview.determinism import scanning
 
     with scanning() as found:
         pick(torch.randn(8, 50, generator=torch.Generator().manual_seed(0)), Decoding(top_p=0.9))

@@ -23,10 +23,10 @@ from pegboard import (
     WholeGraph,
     sampled,
 )
+from pegboard.base.errors import PegboardError
 from pegboard.data import cut_splits
 from pegboard.data.graphs import Neighbourhoods, mix
-from pegboard.errors import PegboardError
-from pegboard.spec_names import from_json, to_json
+from pegboard.registry.spec_names import from_json, to_json
 from torch import Tensor
 
 
@@ -253,7 +253,7 @@ def test_workers_read_the_same_neighbourhoods() -> None:
 
 
 def test_accumulated_batches_of_graphs_weigh_by_graphs_not_by_nodes() -> None:
-    from pegboard.contracts import Objective
+    from pegboard.contract.results import Objective
 
     batch = GraphSet.join(graphs(), torch.arange(12)).gather(torch.arange(5))
     assert Objective().mass(batch) == 5
@@ -278,7 +278,7 @@ def test_numbers_of_graphs_come_on_the_cpu() -> None:
 
 
 def test_to_repeat_so_many_waits_for_nothing_where_the_sum_is_said() -> None:
-    from pegboard.engine.waiting import Waits, looking
+    from pegboard.preview.sync_lint import Waits, looking
 
     numbers, counts = torch.arange(3, device="meta"), torch.ones(3, dtype=torch.int64, device="meta")
     with looking():

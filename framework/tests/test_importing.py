@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from crowd import MODULE, install
-from pegboard.importing import Imported, import_alone, import_each
+from pegboard.tools.import_report import Imported, import_alone, import_each
 from strangers import BROKEN, CHANGES, ILL, RUDE, move_in
 
 KINDS = ("well", *BROKEN, *RUDE, *ILL)
@@ -190,7 +190,7 @@ def test_whoever_leaves_early_leaves_no_process_behind(
 
 
 def test_it_imports_nothing_heavy_itself() -> None:
-    code = "import sys, pegboard.doctor, pegboard.watched; print({'torch', 'numpy'} & set(sys.modules))"
+    code = "import sys, pegboard.tools.doctor, pegboard.tools.import_child; print({'torch', 'numpy'} & set(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     found = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
     assert found.strip() == "set()"

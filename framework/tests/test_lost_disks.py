@@ -14,8 +14,9 @@ import pytest
 import yaml
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.engine import checkpoint, unsaved
+from pegboard.engine import unsaved
 from pegboard.engine.loop import Loop
+from pegboard.store import checkpoint
 from safetensors import SafetensorError
 
 Config = Callable[..., dict[str, Any]]
@@ -24,8 +25,8 @@ TOY = str(Path(__file__).with_name("toy.py"))
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *more: path)
-    monkeypatch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *more: path)
+    monkeypatch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
 
 
 def full(path: Path, *_: Any, **__: Any) -> int:
@@ -39,7 +40,7 @@ TORCHS = "[enforce fail at inline_container.cc:664] . unexpected pos 12992 vs 12
     ("module", "name", "error"),
     [
         ("torch", "save", RuntimeError(TORCHS)),
-        ("pegboard.engine.checkpoint", "save_model", SafetensorError("I/O error: (os error 28)")),
+        ("pegboard.store.checkpoint", "save_model", SafetensorError("I/O error: (os error 28)")),
     ],
 )
 def test_a_full_disk_says_what_is_saved_and_how_to_go_on(
@@ -82,7 +83,7 @@ def test_a_full_disk_says_what_is_saved_and_how_to_go_on(
 def test_a_full_disk_at_the_first_row_is_told_too(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pegboard.run.MetricsFile.write", full)
+    monkeypatch.setattr("pegboard.store.run_folder.MetricsFile.write", full)
     with pytest.raises(PegboardError, match="the run stopped after step 4: the disk is full"):
         pegboard.train(config(), root=root, quiet=True)
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from pegboard.base.errors import PegboardError
 from pegboard.config.check import check
-from pegboard.contracts import Objective
+from pegboard.contract.results import Objective
 from pegboard.data import Resident
 from pegboard.engine.evaluate import evaluate
 from pegboard.engine.monitor import choose_monitor
 from pegboard.engine.precision import choose_precision
-from pegboard.errors import PegboardError
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from torch import Tensor, nn
 
 Config = Callable[..., dict[str, Any]]

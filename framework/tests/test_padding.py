@@ -18,7 +18,7 @@ from pegboard.data import Sampler, least_samples, padding_share, similar_order
 from pegboard.data.padding import in_pieces
 from pegboard.data.placing import Held
 from pegboard.engine.evaluate import reading_batches
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
 from sweeps import first_of_each
 from torch import Tensor, nn

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from calls import count_calls
-from pegboard import Peg, planning
+from pegboard import Peg
 from pegboard.config.check import check
-from pegboard.pegs import find, infer
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.pegs import find, infer
+from pegboard.planning.plan import assemble, make_plan
+from pegboard.planning.plan import plan as planning
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -171,7 +171,7 @@ def test_slips_of_the_kit_are_answered(
 
 
 def test_our_own_plugins_are_well() -> None:
-    from pegboard.doctor import examine
+    from pegboard.tools.doctor import examine
 
     told: list[tuple[int, int]] = []
     looked = examine(["mlp", "pegboard-datasets", "Pegboard_WandB"], tell=lambda *count: told.append(count))
@@ -208,7 +208,7 @@ def test_no_action_but_test_imports_torch_and_switching_does_not_even_import_the
         "for words in json.loads(sys.argv[1]):\n"
         "    assert main(['plugins', *words]) == 0, words\n"
         "    assert not {'torch', 'numpy'} & set(sys.modules), words\n"
-        "    assert words[0] not in ('disable', 'enable') or 'pegboard.registry' not in sys.modules, words\n"
+        "    assert words[0] not in ('disable', 'enable') or 'pegboard.registry.discovery' not in sys.modules, words\n"
     )
     lines = [["disable", "pegboard-mlp"], ["enable", "pegboard-mlp"], ["list"], ["why", cfg]]
     lines.append(["doctor", str(tmp_path / "ordered.py")])

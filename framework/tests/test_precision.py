@@ -15,7 +15,7 @@ import pytest
 import torch
 from pegboard.config.nodes import Trainer
 from pegboard.engine.precision import choose_precision, full_precision, numeric_settings, rounding
-from pegboard.planning import assemble
+from pegboard.planning.plan import assemble
 
 Config = Callable[..., dict[str, Any]]
 
@@ -198,7 +198,7 @@ def test_a_run_says_nothing_of_precision_on_the_cpu(
 def test_a_run_is_evaluated_later_with_its_switches(
     precision: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pegboard import inference
+    from pegboard.inference.trained import trained
 
     trainer = {"steps": 2, "device": "cpu", "precision": precision}
     run = pegboard.train(
@@ -206,7 +206,7 @@ def test_a_run_is_evaluated_later_with_its_switches(
     )
     seen = []
     monkeypatch.setattr(
-        inference, "evaluate", lambda *given, **more: seen.append(torch.backends.cudnn.conv.fp32_precision)
+        trained, "evaluate", lambda *given, **more: seen.append(torch.backends.cudnn.conv.fp32_precision)
     )
-    inference.Trained(run.folder).evaluate("test")
+    trained.Trained(run.folder).evaluate("test")
     assert seen == [there]

@@ -12,7 +12,7 @@ from typing import Any
 import pegboard
 import pytest
 from pegboard.cli import main
-from pegboard.tables import write_table
+from pegboard.inference.tables import write_table
 
 Config = Callable[..., dict[str, Any]]
 HERE = Path(__file__).parent

@@ -15,11 +15,11 @@ import pegboard
 import pytest
 import torch
 import yaml
-from pegboard import provenance
 from pegboard.config.check import check
-from pegboard.contracts import Splits
+from pegboard.contract.results import Splits
+from pegboard.contract.specs import Classes, DataSpec, Vector
 from pegboard.data import Resident
-from pegboard.specs import Classes, DataSpec, Vector
+from pegboard.store.run_folder import provenance
 
 Config = Callable[..., dict[str, Any]]
 

@@ -11,7 +11,7 @@ import pegboard
 import pytest
 from pegboard import PegboardError
 from pegboard.config.check import check
-from pegboard.planning import make_plan
+from pegboard.planning.plan import make_plan
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]

@@ -33,8 +33,8 @@ from pegboard.data import epoch_order, padded_splits, padding_share, similar_ord
 from pegboard.engine import loop as loops
 from pegboard.engine.evaluate import collect, evaluate
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
-from pegboard.provenance import fingerprint
+from pegboard.planning.plan import assemble, make_plan
+from pegboard.run.provenance import fingerprint
 from torch import Tensor, nn
 from torch.nn import functional
 

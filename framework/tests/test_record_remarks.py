@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pegboard import Regularizer, Vector
-from pegboard.registry import Registry, UnknownPart
+from pegboard.registry.discovery import Registry, UnknownPart
 
 PLUGIN = '''from dataclasses import dataclass
 from typing import ClassVar

@@ -11,12 +11,12 @@ import fitted_parts as fitted
 import pegboard
 import pytest
 import torch
+from pegboard.base.errors import PegboardError
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.config.schema import schema
 from pegboard.engine.compiler_absent import compiler_absent
-from pegboard.errors import PegboardError
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from pegboard.testing.runs import lean
 
 TOY, FITTED = str(Path(__file__).with_name("toy.py")), str(fitted.__file__)
@@ -48,7 +48,7 @@ def test_a_run_reports_the_optimum_on_every_split_and_its_gap(
     found = run.reference
     assert (found["name"], found["formula"]) == ("exact", "mean |f(x) - y|^2 + 0 |w|^2")
     # Features are orthonormal: each step keeps 0.8 of the distance to the optimum, 4 steps 0.8^8 of the loss.
-    splits = pegboard.planning.read_data(check(waves()))
+    splits = pegboard.planning.plan.read_data(check(waves()))
     x, y = splits.train.inputs[0].double(), splits.train.target.double()
     x = torch.cat([x, torch.ones(30, 1)], 1)
     w = torch.linalg.lstsq(x, y).solution
@@ -87,7 +87,7 @@ def test_a_reference_stands_in_the_config_the_plan_and_the_provenance(root: Path
 
 
 def test_the_plan_says_what_the_reference_minimises() -> None:
-    from pegboard.explain import explain
+    from pegboard.preview.explain import explain
 
     text = explain(pegboard.plan(waves({"name": "exact", "decay": 0.5})))
     assert "reference\n  exact: mean |f(x) - y|^2 + 0.5 |w|^2\n" in text

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pegboard import PegboardError
-from pegboard.registry import Registry, UnknownPart
+from pegboard.registry.discovery import Registry, UnknownPart
 
 GOOD = """
     from dataclasses import dataclass
@@ -155,7 +155,7 @@ def test_a_record_that_declares_nonsense_breaks_its_own_plugin_only(record: str,
     install(
         site,
         f"declares-{list(DECLARED).index(record)}",
-        "from dataclasses import dataclass\nfrom pegboard.parts import *\nfrom pegboard import hookimpl\n"
+        "from dataclasses import dataclass\nfrom pegboard.contract.records import *\nfrom pegboard import hookimpl\n"
         "@dataclass\nclass C:\n    x: int = 0\n"
         f"@hookimpl\ndef pegboard_{hook}():\n    return [{record}]",
     )
@@ -295,7 +295,9 @@ def test_unknown_names_are_answered_with_the_nearest_and_the_list(site: Path) ->
 
 
 def test_a_known_part_that_is_not_installed_comes_with_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.registry._index", lambda: {"model": {"faraway": "pegboard-faraway"}})
+    monkeypatch.setattr(
+        "pegboard.registry.discovery._index", lambda: {"model": {"faraway": "pegboard-faraway"}}
+    )
     with pytest.raises(UnknownPart, match="not installed") as caught:
         Registry([]).lookup("model", "faraway")
     assert caught.value.hint == "pip install pegboard-faraway"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from crowd import MODULE, install
 from pegboard import PegboardError
-from pegboard.installed import _points
-from pegboard.registry import Registry, UnknownPart
+from pegboard.registry.discovery import Registry, UnknownPart
+from pegboard.registry.installed import _points
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import fitted_parts as fitted
 import pegboard
 import pytest
 from pegboard.cli import main
-from pegboard.recorded import write_report
+from pegboard.store.run_reader import write_report
 
 FITTED = str(fitted.__file__)
 
@@ -145,7 +145,9 @@ def test_a_large_table_is_cut(run: pegboard.Run, tmp_path: Path) -> None:
 def test_the_command_needs_no_torch_and_names_a_folder_that_is_no_run(
     run: pegboard.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = f"import sys; from pegboard.recorded import write_report; write_report({str(run.folder)!r})"
+    code = (
+        f"import sys; from pegboard.store.run_reader import write_report; write_report({str(run.folder)!r})"
+    )
     shown = subprocess.check_output(
         [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"], text=True
     )

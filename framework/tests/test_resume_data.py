@@ -11,9 +11,10 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import PegboardError, folds
+from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.engine.loop import Loop
+from pegboard.tools import cross_validation
 
 Config = Callable[..., dict[str, Any]]
 TOYS = [str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_rows.py")]
@@ -22,8 +23,8 @@ TOYS = [str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_rows.py"
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks at the curves, nor at what git says."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
-    monkeypatch.setattr("pegboard.provenance.git_state", lambda: ({}, ""))
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
 
 
 def rows(path: Path, shift: float = 0.0, count: int = 64) -> None:
@@ -163,7 +164,7 @@ def test_folds_that_have_not_begun_are_not_trained_on_other_data(killed: Callabl
 
 def test_a_fold_that_was_cut_short_is_not_finished_on_other_data(killed: Callable[..., Path]) -> None:
     run = killed(stop=3, trainer={"folds": 2, "epochs": 2})
-    assert (run / "fold-0" / "config.yaml").is_file() and folds.fold_count(run) == 2
+    assert (run / "fold-0" / "config.yaml").is_file() and cross_validation.fold_count(run) == 2
     rows(run.parents[2] / "points.txt", shift=0.5)
     with pytest.raises(PegboardError, match="the data is not that of the run"):
         pegboard.resume(run / "fold-0", quiet=True)

@@ -11,10 +11,10 @@ import pegboard
 import pytest
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.compare import compare
 from pegboard.config.check import check
 from pegboard.config.schema import schema
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
+from pegboard.tools.compare import compare
 
 Config = Callable[..., dict[str, Any]]
 TOY, TEXTS = (str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_texts.py"))
@@ -54,7 +54,7 @@ def test_figures_of_probes_join_those_of_the_run(probed: pegboard.Run, capsys: A
 
 
 def probed_note(run: pegboard.Run) -> str:
-    from pegboard.recorded import Recorded
+    from pegboard.store.run_reader import Recorded
 
     return str(Recorded(run.folder).config["trackers.note.path"])
 

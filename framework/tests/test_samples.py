@@ -14,9 +14,9 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.inference import Trained
+from pegboard.inference.sampling import grid
+from pegboard.inference.trained import Trained
 from pegboard.report.trackers import Dispatch
-from pegboard.samples import grid
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 
 HERE = Path(__file__).parent
@@ -146,14 +146,14 @@ def test_numbers_are_unscaled_where_the_data_reads_no_tables(
 ) -> None:
     folder = pegboard.train(cloudy(data={"name": "bare", "tables": False}), root=root, quiet=True).folder
     assert sample(folder, "-n", "5", "-o", str(tmp_path / "x.npy")) == 0
-    from pegboard.samples import draw_samples
+    from pegboard.inference.sampling import draw_samples
 
     drawn = draw_samples(trained(folder).model, 5, 0, "cpu")
     assert numpy.allclose(numpy.load(tmp_path / "x.npy"), drawn / 2)
 
 
 def test_a_way_between_samples_needs_two(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from pegboard.generators import Generator
+    from pegboard.inference.sample_files import Generator
 
     model = trained(run)
     model._splits = replace(model.splits, test=pegboard.Resident([torch.zeros(1, 2)]))
@@ -162,7 +162,7 @@ def test_a_way_between_samples_needs_two(run: Path, capsys: pytest.CaptureFixtur
 
 
 def test_a_traversal_goes_as_far_as_codes_of_the_model_do(run: Path) -> None:
-    from pegboard.generators import Generator
+    from pegboard.inference.sample_files import Generator
 
     model = trained(run)
     plain, _ = Generator(model).make("traverse", 8)
@@ -182,7 +182,7 @@ def test_numbers_are_those_before_scaling(run: Path, tmp_path: Path) -> None:
     numbers = numpy.load(tmp_path / "x.npy")
     lines = (tmp_path / "x.csv").read_text().splitlines()
     assert numbers.shape == (5, 2) and lines[0] == "x0,x1" and len(lines) == 6
-    from pegboard.samples import draw_samples
+    from pegboard.inference.sampling import draw_samples
 
     drawn = draw_samples(trained(run).model, 5, 0, "cpu")
     assert numpy.allclose(numbers, drawn / 2)
@@ -227,7 +227,7 @@ def test_a_file_that_cannot_be_is_told_before_anything_is_drawn(
     run: Path, tmp_path: Path, file: str, said: str,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("pegboard.generators.draw_samples", lambda *given: pytest.fail("drawn"))
+    monkeypatch.setattr("pegboard.inference.sample_files.draw_samples", lambda *given: pytest.fail("drawn"))
     assert sample(run, "-o", str(tmp_path / file)) == 2
     assert said in capsys.readouterr().err
 

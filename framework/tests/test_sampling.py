@@ -14,11 +14,11 @@ from calls import count_calls
 from pegboard import PegboardError, Resident
 from pegboard.config.check import check
 from pegboard.data import Sampler, padding_share
+from pegboard.data.draw_weights import class_shares, weight_shares
 from pegboard.data.sampling import by_shares
-from pegboard.data.shares import class_shares, weight_shares
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import Plan, assemble, make_plan
+from pegboard.planning.plan import Plan, assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole
 from sweeps import first_of_each
 from torch import Tensor

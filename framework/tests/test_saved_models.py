@@ -15,11 +15,11 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.config import fit
-from pegboard.engine import checkpoint
-from pegboard.spec_names import from_json, to_json
-from pegboard.specs import Classes, DataSpec, Image
-from pegboard.tables import read_table, write_table
+from pegboard.config import compatibility
+from pegboard.contract.specs import Classes, DataSpec, Image
+from pegboard.inference.tables import read_table, write_table
+from pegboard.registry.spec_names import from_json, to_json
+from pegboard.store import checkpoint
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
@@ -85,7 +85,7 @@ def test_loading_needs_neither_the_data_nor_tricks_that_left_no_trace(
 ) -> None:
     given = config(regularizers={"drop": {}, "patience": {"evaluations": 99}})
     run = pegboard.train(given, root=root, quiet=True)
-    monkeypatch.setattr("pegboard.planning.read_data", lambda *a: pytest.fail("data was read"))
+    monkeypatch.setattr("pegboard.planning.plan.read_data", lambda *a: pytest.fail("data was read"))
     plan_text = (run.folder / "config.yaml").read_text().replace("evaluations: 99", "evaluations: -1")
     (run.folder / "config.yaml").write_text(plan_text)
     assert pegboard.load(run)
@@ -95,9 +95,9 @@ def test_rules_of_data_that_may_be_gone_are_asked_before_it_is_read_and_not_of_a
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    rules = fit.own_rules
+    rules = compatibility.own_rules
     monkeypatch.setattr(
-        fit, "own_rules", lambda parts, reads, facts: rules(parts, noted(reads, asked), facts)
+        compatibility, "own_rules", lambda parts, reads, facts: rules(parts, noted(reads, asked), facts)
     )
     run = pegboard.train(config(), root=root, quiet=True)
     assert asked.count("data") == 1

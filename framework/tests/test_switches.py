@@ -16,7 +16,7 @@ from crowd import MODULE, install
 from pegboard import PegboardError
 from pegboard.cli import COMMANDS, main
 from pegboard.config.check import ConfigError, check
-from pegboard.registry import Registry, UnknownPart
+from pegboard.registry.discovery import Registry, UnknownPart
 from strangers import DEADLY, code, forget, move_in, only_these
 
 Capture = pytest.CaptureFixture[str]
@@ -317,9 +317,12 @@ def test_disable_works_when_everything_else_is_broken(
     def broken(*_: object, **__: object) -> Any:
         raise RuntimeError("boom")
 
-    for name in ("pegboard.registry.Registry.discover", "pegboard.installed.find_installed"):
+    for name in (
+        "pegboard.registry.discovery.Registry.discover",
+        "pegboard.registry.installed.find_installed",
+    ):
         monkeypatch.setattr(name, broken)
-    monkeypatch.setitem(sys.modules, "pegboard.registry", None)
+    monkeypatch.setitem(sys.modules, "pegboard.registry.discovery", None)
     assert main(["plugins", "disable", "acme-whatever"]) == 0
     assert own.read_text().splitlines()[1:] == ["acme-whatever"]
     assert main(["plugins", "enable", "acme-whatever"]) == 0

@@ -13,10 +13,10 @@ import pegboard
 import pytest
 import torch
 from pegboard import DataSpec, Masked, PegboardError, Span, Tokens
-from pegboard.answers import worded
 from pegboard.cli import main
-from pegboard.inference import Trained
-from pegboard.texts import Writer
+from pegboard.inference.readable import worded
+from pegboard.inference.texts import Writer
+from pegboard.inference.trained import Trained
 from torch import Tensor
 
 Config = Callable[..., dict[str, Any]]
@@ -56,7 +56,9 @@ def dots(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pegboard.inference.read_data", lambda *args: pytest.fail("the data was read"))
+    monkeypatch.setattr(
+        "pegboard.inference.trained.read_data", lambda *args: pytest.fail("the data was read")
+    )
 
 
 def test_a_prompt_is_continued_without_the_data(

@@ -20,11 +20,11 @@ import torch
 import yaml
 from calls import count_calls
 from pegboard import PegboardError
+from pegboard.base.random_keys import key_seed
 from pegboard.config.check import check
 from pegboard.data import epoch_order
 from pegboard.engine import loop as loops
-from pegboard.planning import assemble, make_plan
-from pegboard.rng import key_seed
+from pegboard.planning.plan import assemble, make_plan
 from sweeps import first_of_each
 from torch.nn import functional
 
@@ -362,8 +362,8 @@ def test_what_is_saved_after_a_damaged_checkpoint_stays(
     trainer = {"epochs": 3, "device": "cpu", "keep": 1, "save_every": 3, "eval_every": 9}
     whole = pegboard.train(config(trainer=trainer), root=root / "whole", quiet=True)
     _interrupt_at(7, monkeypatch)
-    monkeypatch.setattr("pegboard.engine.checkpoint.prune", lambda *args: None)
-    monkeypatch.setattr("pegboard.engine.checkpoint.Saver._passed_over", lambda self: [])
+    monkeypatch.setattr("pegboard.store.checkpoint.prune", lambda *args: None)
+    monkeypatch.setattr("pegboard.store.checkpoint.Saver._passed_over", lambda self: [])
     with pytest.raises(loops.Interrupted):
         pegboard.train(config(trainer=trainer), root=root, quiet=True)
     monkeypatch.undo()
@@ -435,7 +435,7 @@ def test_progress_that_no_run_makes_is_refused(config: Config, root: Path, wrong
 def test_a_run_that_another_process_trains_is_left_alone(config: Config, root: Path) -> None:
     run = pegboard.train(config(), root=root, quiet=True)
     hold = (
-        "import sys; from pathlib import Path; from pegboard.run import claimed\n"
+        "import sys; from pathlib import Path; from pegboard.store.run_folder import claimed\n"
         "with claimed(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", hold, str(run.folder)]
@@ -471,7 +471,7 @@ def test_a_run_without_a_checkpoint_begins_anew_whatever_its_history_holds(
 def test_a_second_signal_shows_the_cursor_that_the_progress_bar_hid(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace as Thing
 
-    from pegboard.interruption import signals
+    from pegboard.run.interruption import signals
 
     said: list[Any] = []
     monkeypatch.setattr(os, "isatty", lambda handle: True)
@@ -492,7 +492,7 @@ def test_a_hangup_beside_another_signal_does_not_make_it_a_second_one(
 ) -> None:
     from types import SimpleNamespace as Thing
 
-    from pegboard.interruption import signals
+    from pegboard.run.interruption import signals
 
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)
@@ -510,7 +510,7 @@ def test_a_command_keeps_the_signals_until_its_process_ends_once_one_ended_a_run
 ) -> None:
     from types import SimpleNamespace as Thing
 
-    from pegboard.interruption import Ended, Handler, signals, until_exit
+    from pegboard.run.interruption import Ended, Handler, signals, until_exit
 
     left: list[int] = []
     last: list[Any] = []

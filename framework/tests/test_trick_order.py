@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pegboard import Regularizer, Role, Trick
-from pegboard.regularizer import Use, order
+from pegboard.contract.tricks import Use, order
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pegboard
 import pytest
-from pegboard.engine import checkpoint
+from pegboard.base.errors import PegboardError
 from pegboard.engine.loop import Loop
-from pegboard.errors import PegboardError
+from pegboard.store import checkpoint
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]

@@ -13,9 +13,10 @@ from typing import Any
 import pegboard
 import pytest
 import yaml
-from pegboard import PegboardError, zoo
+from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
+from pegboard.store import zoo
 
 Config = Callable[..., dict[str, Any]]
 

@@ -12,9 +12,10 @@ import pegboard
 import pytest
 import yaml
 from hostile import CONFIG, EVIL, Said
-from pegboard import PegboardError, zoo
+from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.config.check import check
+from pegboard.store import zoo
 from sweeps import first_of_each
 
 

@@ -18,7 +18,7 @@ import torch
 import yaml
 from hostile import CONFIG, Payload, Said
 from pegboard import PegboardError
-from pegboard.engine import checkpoint
+from pegboard.store import checkpoint
 
 
 def put(run: Path, name: str, data: bytes, signed: bool = True) -> None:

@@ -16,10 +16,9 @@ import pegboard
 import pytest
 import yaml
 from machine import CONFIG, Fails, goes_on, nth, unharmed
-from pegboard import ending, training
 from pegboard.cli import main
-from pegboard.engine import checkpoint
-from pegboard.run import MetricsFile
+from pegboard.store import checkpoint
+from pegboard.store.run_folder import MetricsFile, finish, training
 from sweeps import first_of_each
 
 
@@ -95,7 +94,7 @@ def test_a_disk_full_while_a_row_is_written(
 
 @pytest.mark.parametrize("name", first_of_each(["draw_curves", "_tables", "write_json"]))
 def test_a_disk_full_at_the_very_end(disk: Disk, reference: Path, fails: Fails, name: str) -> None:
-    with nth(training if name == "write_json" else ending, name, 1, disk.fill):
+    with nth(training if name == "write_json" else finish, name, 1, disk.fill):
         if name == "write_json":  # the summary alone is missing: the run is whole
             Path("cfg.yaml").write_text(yaml.safe_dump(CONFIG))
             main(["train", "cfg.yaml", "--quiet", "--root", str(disk.root)])

@@ -15,8 +15,9 @@ import pytest
 import torch
 import yaml
 from machine import CONFIG, Fails, goes_on, nth, unharmed
-from pegboard import planning, training
 from pegboard.cli import main
+from pegboard.planning.plan import plan as planning
+from pegboard.store.run_folder import training
 from pegboard_objectives import functional as losses
 from sweeps import first_of_each
 

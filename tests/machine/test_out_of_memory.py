@@ -12,9 +12,11 @@ import pegboard
 import pytest
 import torch
 from machine import Fails, goes_on
-from pegboard import out_of_memory, planning
 from pegboard.config.nodes import Chosen
-from pegboard.engine import checkpoint, torch_private
+from pegboard.engine import torch_private
+from pegboard.planning.plan import plan as planning
+from pegboard.store import checkpoint
+from pegboard.store.run_folder import out_of_memory
 from torch import nn
 
 FULL = RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: 9 bytes")

@@ -24,7 +24,7 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than all the rest of a small run."""
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.engine import checkpoint
 from pegboard.engine.estimate import TIMED, WARM, Estimate
+from pegboard.store import checkpoint
 from safetensors.torch import load_file
 
 pytestmark = pytest.mark.usefixtures("lean")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pegboard
 import pytest
-from pegboard.engine import checkpoint
+from pegboard.store import checkpoint
 from proofs import LOCAL, cut_and_resumed, differences, plain, watched, whole
 
 pytestmark = pytest.mark.usefixtures("lean")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pegboard
 import pytest
-from pegboard.registry import Entry
+from pegboard.registry.discovery import Entry
 from proofs import (
     TRAINER,
     Config,

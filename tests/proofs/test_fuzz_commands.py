@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pegboard.cli import COMMANDS, main
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from proofs import LOCAL, plain
 
 GOOD = plain(

@@ -9,12 +9,13 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import training
 from pegboard.cli import main
 from pegboard.data import epoch_order
-from pegboard.engine import checkpoint, guard
+from pegboard.engine import guard
 from pegboard.engine.guard import NotFinite
 from pegboard.engine.loop import Loop
+from pegboard.store import checkpoint
+from pegboard.store.run_folder import training
 from proofs import HERE, LOCAL, cut_and_resumed, differences, plain, unequal, whole
 from sweeps import first_of_each
 
@@ -129,7 +130,7 @@ def test_the_flag_changes_nothing_while_all_is_well(
 ) -> None:
     pegboard.train(config(None, optimizer), root=tmp_path / "flag", quiet=True)
     monkeypatch.undo()
-    monkeypatch.setattr("pegboard.ending.draw_curves", lambda rows, path, *_: path)
+    monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
     pegboard.train(config(None, optimizer), root=tmp_path / "read", quiet=True)
     assert list(unequal(last_weights(tmp_path / "flag"), last_weights(tmp_path / "read"))) == []
 
@@ -162,8 +163,8 @@ def test_a_skipped_update_is_counted_and_leaves_no_trace(tmp_path: Path) -> None
     )
     run = pegboard.train(given, root=tmp_path, quiet=True)
     assert [row["skipped"] for row in run.history if "skipped" in row] == [1, 2]
-    plan = pegboard.planning.make_plan(pegboard.config.check.check(given), read=True)
-    model, splits = pegboard.planning.assemble(plan, "cpu").model, plan.splits
+    plan = pegboard.planning.plan.make_plan(pegboard.config.check.check(given), read=True)
+    model, splits = pegboard.planning.plan.assemble(plan, "cpu").model, plan.splits
     assert splits is not None
     optimizer = torch.optim.SGD(model.parameters(), 0.05, fused=True)
     for epoch in range(2):

@@ -12,13 +12,13 @@ from typing import Any
 
 import pegboard
 import pytest
+from pegboard.base.random_keys import key_seed
 from pegboard.config.check import check
+from pegboard.contract.tricks import order
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
-from pegboard.planning import assemble, make_plan
-from pegboard.registry import Registry
-from pegboard.regularizer import order
-from pegboard.rng import key_seed
+from pegboard.planning.plan import assemble, make_plan
+from pegboard.registry.discovery import Registry
 from proofs import LOCAL, Config, entries, fields, plain, taught, unequal
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -134,7 +134,7 @@ def test_an_order_that_changes_is_seen(shelf: Path, monkeypatch: pytest.MonkeyPa
 
     pair = ("partner_edit_batch_augment", "partner_edit_batch_mix")
     assert compare(pair, shelf) == "trained"
-    monkeypatch.setattr("pegboard.planning.order", careless)
+    monkeypatch.setattr("pegboard.planning.plan.order", careless)
     with pytest.raises(AssertionError, match="partner_edit_batch_mix"):
         compare(pair, shelf)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.engine import checkpoint
 from pegboard.engine.guard import Guard, NotFinite
+from pegboard.store import checkpoint
 from proofs import HERE, LOCAL, Config, plain
 from safetensors.torch import load_file
 from sweeps import first_of_each, first_of_each_row

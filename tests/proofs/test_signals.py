@@ -101,7 +101,7 @@ def test_under_nohup_a_terminal_may_go_away(tmp_path: Path) -> None:
 
 
 def test_a_system_without_hangups_has_the_other_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pegboard.interruption import ending_signals
+    from pegboard.run.interruption import ending_signals
 
     monkeypatch.delattr(signal, "SIGHUP")
     assert ending_signals() == [signal.SIGINT, signal.SIGTERM]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from pegboard.cli import main
 from pegboard.data import Resident, epoch_order
-from pegboard.engine import checkpoint
+from pegboard.store import checkpoint
 from proofs import HERE, LOCAL, cut_and_resumed, differences, unequal, whole
 from safetensors.torch import load_file
 from sweeps import first_of_each
@@ -85,11 +85,11 @@ class Trained:
 
 def by_hand(given: Combination) -> Trained:
     """The same training as a person writes it."""
-    plan = pegboard.planning.make_plan(pegboard.config.check.check(given.config()), read=True)
+    plan = pegboard.planning.plan.make_plan(pegboard.config.check.check(given.config()), read=True)
     source: Any = plan.splits.train if plan.splits is not None else None
     x, y = source.inputs[0], source.target
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
-    start = pegboard.planning.assemble(plan, "cpu").model
+    start = pegboard.planning.plan.assemble(plan, "cpu").model
     with torch.no_grad():
         for p, initial in zip(model.parameters(), start.parameters(), strict=True):
             p.copy_(initial)
@@ -209,7 +209,7 @@ def test_the_average_is_what_is_measured_and_saved(tmp_path: Path) -> None:
     last = [row for row in run.history if "val/loss" in row][-1]
     model, plan = (
         pegboard.load(run.folder, which="last"),
-        pegboard.planning.make_plan(pegboard.config.check.check(Combination().config()), read=True),
+        pegboard.planning.plan.make_plan(pegboard.config.check.check(Combination().config()), read=True),
     )
     assert plan.splits is not None and plan.splits.val is not None
     batch = plan.splits.val.gather(torch.arange(len(plan.splits.val)))
@@ -270,7 +270,7 @@ def test_images_with_their_channels_last_train_alike(
 
 def test_a_convolution_keeps_its_layout_in_memory(tmp_path: Path) -> None:
     plan = pegboard.plan(images("off", channels_last=True))
-    weight = pegboard.planning.assemble(plan, "cpu").model[2].weight  # type: ignore[index]
+    weight = pegboard.planning.plan.assemble(plan, "cpu").model[2].weight  # type: ignore[index]
     assert weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
     reference, _ = whole(images("off", channels_last=True), tmp_path / "whole")
     resumed = cut_and_resumed(images("off", channels_last=True), tmp_path / "cut", 3)
@@ -280,7 +280,7 @@ def test_a_convolution_keeps_its_layout_in_memory(tmp_path: Path) -> None:
 def layout(given: dict[str, Any], **model: bool) -> bool:
     """Whether the pictures of a config have their channels innermost."""
     given["model"] = {"name": "conv", **model}
-    return pegboard.planning.assemble(pegboard.plan(given), "cpu").channels_last
+    return pegboard.planning.plan.assemble(pegboard.plan(given), "cpu").channels_last
 
 
 def test_pictures_have_their_channels_innermost_where_that_is_faster() -> None:
@@ -289,7 +289,7 @@ def test_pictures_have_their_channels_innermost_where_that_is_faster() -> None:
     assert not layout(images("step", channels_last=False))
     assert not layout(images("off"), groups=True)
     assert layout(images("step"), groups=True)
-    assert not pegboard.planning.assemble(pegboard.plan(Combination().config()), "cpu").channels_last
+    assert not pegboard.planning.plan.assemble(pegboard.plan(Combination().config()), "cpu").channels_last
 
 
 @pytest.mark.parametrize("compiled", ["off", "step"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from pegboard import zoo
-from pegboard.engine.checkpoint import WEIGHTS
-from pegboard.inference import Trained
+from pegboard.inference.trained import Trained
+from pegboard.store import zoo
+from pegboard.store.checkpoint import WEIGHTS
 
 FETCHED = [
     recipe

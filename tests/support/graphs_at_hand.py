@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from pegboard import Asked, Bounds, Classes, Context, DataSpec, EdgeFeatures, Edges, Nodes
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 from torch import Tensor, nn
 
 FEATURES = 5

@@ -107,7 +107,7 @@ def run_folder(folder: Path) -> Path | None:
 def newest(run: Path) -> int:
     """The step of the newest checkpoint that a resume takes up; one under its name must be whole."""
     from pegboard import PegboardError
-    from pegboard.engine import checkpoint
+    from pegboard.store import checkpoint
 
     steps = []
     for part in (run / "checkpoints").glob(".step-*.*"):  # complete, and not yet named when the kill came
@@ -170,9 +170,9 @@ def check_end(folder: Path, reference: Path) -> None:
 def main(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Make so many kills; returns counts."""
     torch.set_num_threads(1)
-    from pegboard import ending
+    from pegboard.store.run_folder import finish
 
-    ending.draw_curves = lambda rows, path, *_: path  # type: ignore[assignment]
+    finish.draw_curves = lambda rows, path, *_: path  # type: ignore[assignment]
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "config.yaml"
     config.write_text(yaml.safe_dump({**CONFIG, "plugins": {"local": LOCAL}}))

@@ -10,7 +10,7 @@ import json
 import tomllib
 from pathlib import Path
 
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "framework" / "src" / "pegboard" / "known_parts.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from pegboard import Peg, Trick
-from pegboard.pegs import find
+from pegboard.planning.pegs import find
 from torch import nn
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pegboard
-from pegboard.registry import Entry, Registry
+from pegboard.registry.discovery import Entry, Registry
 from pegboard.testing import PARTNERS, Subject, partner_data
 from pegboard.testing.runs import cut_and_resumed, differences, points, unequal, watched, whole
 

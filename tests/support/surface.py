@@ -34,17 +34,17 @@ PLACES = {
 def surface() -> list[str]:
     """The lines of the surface as it is now."""
     import pegboard
-    import pegboard.hookspecs
+    import pegboard.contract.hookspecs
     import pegboard.testing
     import pegboard.testing.checks
-    from pegboard.parts import SITES
-    from pegboard.regularizer import ROLES
+    from pegboard.contract.records import SITES
+    from pegboard.contract.tricks import ROLES
 
     lines: list[str] = []
     for module in (pegboard, pegboard.testing):
         for name in sorted(module.__all__):
             lines += _describe(f"{module.__name__}.{name}", getattr(module, name))
-    for name, hook in sorted(vars(pegboard.hookspecs).items()):
+    for name, hook in sorted(vars(pegboard.contract.hookspecs).items()):
         if hasattr(hook, "pegboard_spec"):
             lines += _function(f"hook {name}", hook)
     lines += [f"role {stage} {role.name}" for stage, roles in ROLES.items() for role in roles]
@@ -67,7 +67,7 @@ def _describe(path: str, thing: Any) -> Iterator[str]:
 
 def _class(path: str, cls: type[Any]) -> Iterator[str]:
     import pegboard
-    from pegboard.parts import Part
+    from pegboard.contract.records import Part
 
     yield f"{path}()"
     builtin = next((base for base in cls.__mro__ if base.__module__ == "builtins"), object)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pegboard import DataSpec, PegboardError
 from pegboard.config.check import check
-from pegboard.planning import Assembly, assemble, make_plan
-from pegboard.registry import Registry
+from pegboard.planning.plan import Assembly, assemble, make_plan
+from pegboard.registry.discovery import Registry
 from pegboard.testing import Subject, partner_config, partner_data
 from pegboard.testing.partners import PartnerData, data_spec
 

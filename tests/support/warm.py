@@ -43,10 +43,6 @@ def serve(place: str) -> None:
     """Wait for commands, each in a process of its own."""
     import datasets  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
-    import pegboard.api
-    import pegboard.cli
-    import pegboard.inference
-    import pegboard.testing  # noqa: F401
     import sklearn.datasets  # noqa: F401
     import torchmetrics  # noqa: F401
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy
 import pegboard
 import pytest
-from pegboard import zoo
 from pegboard.config.check import check
-from pegboard.inference import Trained
-from pegboard.planning import make_plan
-from pegboard.provenance import data_record
+from pegboard.inference.trained import Trained
+from pegboard.planning.plan import make_plan
+from pegboard.run.provenance import data_record
+from pegboard.store import zoo
 
 OURS = [r for r in zoo.recipes() if r.dist == "pegboard-zoo"]
 CHECKED = {r.name: check(r.config) for r in OURS}

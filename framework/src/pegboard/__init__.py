@@ -8,25 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .contracts import (
-    Batch,
-    Codec,
-    Decoding,
-    Metric,
-    Objective,
-    Player,
-    Probe,
-    Reference,
-    RunInfo,
-    Source,
-    Splits,
-    Table,
-    Tracker,
-)
-from .deprecation import PegboardDeprecationWarning
-from .errors import PegboardError
-from .hookspecs import hookimpl
-from .parts import (
+from .base.deprecation import PegboardDeprecationWarning
+from .base.errors import PegboardError
+from .base.version import __version__
+from .contract.hookspecs import hookimpl
+from .contract.records import (
     Context,
     Dataset,
     Facts,
@@ -51,8 +37,22 @@ from .parts import (
     Stage,
     TrackerPart,
 )
-from .regularizer import Stop, Trick
-from .specs import (
+from .contract.results import (
+    Batch,
+    Codec,
+    Decoding,
+    Metric,
+    Objective,
+    Player,
+    Probe,
+    Reference,
+    RunInfo,
+    Source,
+    Splits,
+    Table,
+    Tracker,
+)
+from .contract.specs import (
     Asked,
     Bounds,
     Classes,
@@ -73,32 +73,32 @@ from .specs import (
     Views,
     Voxels,
 )
-from .version import __version__
+from .contract.tricks import Stop, Trick
 
 if TYPE_CHECKING:
-    from .api import Run, load, plan, resume, train
     from .data import Graph, GraphSet, Ragged, Resident, Sequences, Stream, WholeGraph, cut_fold, sampled
-    from .generation import beam_search, extend
-    from .pegs import Peg
+    from .inference.decoding import beam_search, extend
+    from .planning.pegs import Peg
+    from .tools.api import Run, load, plan, resume, train
 
 _LAZY = {
     "Graph": "data",
     "GraphSet": "data",
-    "Peg": "pegs",
+    "Peg": "planning.pegs",
     "Ragged": "data",
     "Resident": "data",
-    "Run": "api",
+    "Run": "tools.api",
     "Sequences": "data",
     "Stream": "data",
     "WholeGraph": "data",
-    "beam_search": "generation",
+    "beam_search": "inference.decoding",
     "cut_fold": "data",
-    "extend": "generation",
-    "load": "api",
-    "resume": "api",
-    "plan": "api",
+    "extend": "inference.decoding",
+    "load": "tools.api",
+    "resume": "tools.api",
+    "plan": "tools.api",
     "sampled": "data",
-    "train": "api",
+    "train": "tools.api",
 }
 
 __all__ = [

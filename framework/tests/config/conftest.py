@@ -12,7 +12,7 @@ import pytest
 from pegboard.config.check import ConfigError, check
 from pegboard.config.nodes import Settings
 from pegboard.config.report import Mistake
-from pegboard.parts import (
+from pegboard.contract.records import (
     Dataset,
     Facts,
     Ge,
@@ -29,8 +29,8 @@ from pegboard.parts import (
     Schedule,
     TrackerPart,
 )
-from pegboard.registry import Plugin, Registry
-from pegboard.specs import Classes, DataSpec, Image, Labels, Tokens, Values, Vector
+from pegboard.contract.specs import Classes, DataSpec, Image, Labels, Tokens, Values, Vector
+from pegboard.registry.discovery import Plugin, Registry
 
 BASE = """\
 seed: 0

@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 from pegboard.config.check import ConfigError, check
 from pegboard.config.report import Mistake
-from pegboard.parts import Dataset, Facts, Model, ObjectivePart, Optimizer, ProbePart, Problem, Regularizer
-from pegboard.registry import Plugin, Registry
-from pegboard.specs import Classes, DataSpec, Image, Labels, Values, Vector
+from pegboard.contract.records import (
+    Dataset,
+    Facts,
+    Model,
+    ObjectivePart,
+    Optimizer,
+    ProbePart,
+    Problem,
+    Regularizer,
+)
+from pegboard.contract.specs import Classes, DataSpec, Image, Labels, Values, Vector
+from pegboard.registry.discovery import Plugin, Registry
 
 
 @dataclass(frozen=True)

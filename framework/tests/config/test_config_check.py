@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pegboard.config.check import ConfigError, check, refine
 from pegboard.config.load import load
-from pegboard.parts import Dataset, Model, ObjectivePart, Optimizer, Problem, Regularizer
-from pegboard.registry import Plugin, Registry
-from pegboard.specs import Classes, DataSpec, Image, Labels, Values, Vector
+from pegboard.contract.records import Dataset, Model, ObjectivePart, Optimizer, Problem, Regularizer
+from pegboard.contract.specs import Classes, DataSpec, Image, Labels, Values, Vector
+from pegboard.registry.discovery import Plugin, Registry
 
 BASE: dict[str, Any] = {
     "data": "spots",
@@ -404,7 +404,7 @@ def test_plugins_that_are_not_there(tmp_path: Path, plugins: str, path: str, pie
 def test_the_strict_switch_of_the_environment_is_no_mistake_of_the_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pegboard.errors import PegboardError
+    from pegboard.base.errors import PegboardError
 
     monkeypatch.setenv("PEGBOARD_PLUGINS", "no-such-plugin")
     with pytest.raises(PegboardError, match="PEGBOARD_PLUGINS names the plugin") as raised:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pegboard.config.check import ConfigError, check
 from pegboard.config.nodes import Settings
-from pegboard.registry import Registry
+from pegboard.registry.discovery import Registry
 
 WORDS = """
 extends name seed data model optimizer objective regularizers trainer trackers plugins schedule

@@ -8,8 +8,8 @@ import pytest
 from pegboard.cli import main
 from pegboard.config import habits
 from pegboard.config.fields import describe
+from pegboard.config.misplaced_keys import TOP
 from pegboard.config.nodes import DataOptions, ModelOptions, Trainer
-from pegboard.config.places import TOP
 from pegboard.config.report import Mistake
 
 Refuse = Callable[..., list[Mistake]]

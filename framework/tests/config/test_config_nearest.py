@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from pegboard.nearest import nearest
+from pegboard.base.nearest import nearest
 
 NAMES = """
 name seed data model optimizer objective regularizers trainer trackers plugins batch_size

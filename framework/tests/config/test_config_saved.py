@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import pytest
 from pegboard.config.check import ConfigError, check
 from pegboard.config.report import Mistake
-from pegboard.parts import ProbePart, Regularizer, SavedModel
-from pegboard.registry import Plugin, Registry
+from pegboard.contract.records import ProbePart, Regularizer, SavedModel
+from pegboard.registry.discovery import Plugin, Registry
 
 Ref = Annotated[str, SavedModel()]
 

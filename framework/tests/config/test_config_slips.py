@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pegboard.config.check import ConfigError, check
 from pegboard.config.load import load
-from pegboard.registry import Plugin, Registry
+from pegboard.registry.discovery import Plugin, Registry
 
 Refuse = Callable[..., list[Any]]
 

@@ -12,7 +12,7 @@ import pytest
 from pegboard.config.fields import comments, describe, words
 from pegboard.config.report import Mistake
 from pegboard.config.typed import BAD, build, convert
-from pegboard.parts import Ge, Gt, Le, Length, Lt, Matches
+from pegboard.contract.records import Ge, Gt, Le, Length, Lt, Matches
 
 
 class Side(enum.Enum):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pegboard.errors import PegboardError
+from pegboard.base.errors import PegboardError
 from pegboard.testing import CHECKS, Kit, Outcome, conformance
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
@@ -653,7 +653,7 @@ def test_what_the_planner_refuses_is_tried_and_told_once(
 
 
 def test_plugins_are_looked_for_once_for_all_checks(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pegboard.registry import Registry
+    from pegboard.registry.discovery import Registry
 
     asked: list[object] = []
     discover = Registry.discover

@@ -14,8 +14,8 @@ from pegboard import Peg
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.pegs import find
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.pegs import find
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_batchnorm import BatchNorm
 from pegboard_batchnorm.drift import InputDrift
 from sklearn.datasets import load_digits

@@ -17,8 +17,8 @@ from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.pegs import find, infer
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.pegs import find, infer
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_batchnorm import BatchNorm, build, pegboard_regularizers
 from torch import nn
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from pegboard.pegs import find
+from pegboard.planning.pegs import find
 from pegboard.testing.modules import Affine
 from pegboard_cnn.lenet import LeNet
 from pegboard_cnn.modules import Cnn, Line, PlaceBias, SequenceCnn, Text

@@ -16,7 +16,7 @@ from pegboard import (
     Values,
     Voxels,
 )
-from pegboard.pegs import find
+from pegboard.planning.pegs import find
 from pegboard_cnn import Cnn, DenseNet, LeNet, ResNet
 from pegboard_cnn.configs import DENSENETS
 from pegboard_cnn.dense import DenseNet as Module

@@ -2,7 +2,7 @@
 
 import torch
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.subjects import PARTNER, partner_config
 
 

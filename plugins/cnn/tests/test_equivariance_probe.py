@@ -8,7 +8,7 @@ import pytest
 import torch
 from pegboard import Classes, Context, DataSpec, Facts, Image, PegboardError, Resident, Series, Splits, Tokens
 from pegboard.cli import main
-from pegboard.inference import Trained
+from pegboard.inference.trained import Trained
 from pegboard_cnn.filters import FilterProbe, edges, first_kernels, likeness, preferred
 from pegboard_cnn.invariant import InvariantCnn
 from pegboard_cnn.modules import Cnn

@@ -5,8 +5,8 @@ import re
 import pytest
 import torch
 from pegboard import Peg
-from pegboard.loading import load_into
-from pegboard.pegs import find
+from pegboard.inference.loading import load_into
+from pegboard.planning.pegs import find
 from pegboard_cnn.dense import DenseNet
 from pegboard_cnn.residual import Identity, ResNet
 from sweeps import first_of_each_row

@@ -7,7 +7,7 @@ import pytest
 import torch
 from pegboard import DataSpec, Facts, Values, Views
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_cnn.modules import AvgPool3d, Cnn
 from pegboard_cnn.shifts import equivariance_gap, moved
 from pegboard_cnn.symmetry import Multiview, check_multiview
@@ -159,7 +159,7 @@ def test_the_mean_of_cubes_is_that_of_torch_and_so_is_its_gradient(window):
 
 
 def test_averages_of_solids_have_a_deterministic_gradient_on_cuda():
-    from pegboard.engine.determinism import scanning
+    from pegboard.preview.determinism import scanning
 
     net = Cnn((1, 8, 8, 8), 2, channels=(3,), pooling="average", hidden=())
     with scanning() as found:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from calls import count_calls
 from pegboard import Context, PegboardError, Trick
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_dropout import DropConnect, build_connect, pegboard_regularizers
 from pegboard_dropout.functional import drop_connect, dropout
 from torch import nn

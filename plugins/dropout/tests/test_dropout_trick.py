@@ -14,8 +14,8 @@ from calls import count_calls
 from light import loaded
 from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.config.check import check
-from pegboard.pegs import find, infer
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.pegs import find, infer
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_dropout import Dropout, build, pegboard_regularizers
 from pegboard_dropout.trick import FeatureDropout
 from torch import nn

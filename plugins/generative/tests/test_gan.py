@@ -213,7 +213,7 @@ def test_one_sided_label_smoothing_tells_the_discriminator_less(root: Path) -> N
     plan = pegboard.plan(config(regularizers={"label_smoothing": {"epsilon": 0.2}}))
     assert plan.told.target == pegboard.Labels(1, ("real",))
     from pegboard.config.check import check
-    from pegboard.planning import assemble, make_plan
+    from pegboard.planning.plan import assemble, make_plan
 
     given = config(regularizers={"label_smoothing": {"epsilon": 0.2}})
     assembly = assemble(make_plan(check(given), read=True), "cpu")

@@ -128,7 +128,7 @@ def test_the_plan_says_which_loss_a_reconstruction_has(loss: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_samples_without_weight_teach_nothing(model: str) -> None:
     from pegboard.config.check import check
-    from pegboard.planning import assemble, make_plan
+    from pegboard.planning.plan import assemble, make_plan
 
     assembly = assemble(make_plan(check(config(model)), read=True), "cpu")
     x = torch.rand(4, 1, 8, 8) - 0.5
@@ -146,8 +146,8 @@ def test_samples_without_weight_teach_nothing(model: str) -> None:
 
 
 def test_a_traversal_of_components_goes_as_far_as_the_data(root: Path) -> None:
-    from pegboard.generators import Generator
-    from pegboard.inference import Trained
+    from pegboard.inference.sample_files import Generator
+    from pegboard.inference.trained import Trained
 
     given = config("pca", data={"name": "iris", "normalize": "none", "batch_size": 16})
     with lean():

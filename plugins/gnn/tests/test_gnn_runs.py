@@ -8,11 +8,11 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.api import Run
+from pegboard.base.errors import PegboardError
 from pegboard.config.check import check
-from pegboard.errors import PegboardError
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, lean, whole
+from pegboard.tools.api import Run
 from pegboard_gnn.trials import write_citations, write_molecules
 from sweeps import first_of_each
 

@@ -10,7 +10,7 @@ import torch
 from graphs_at_hand import FEATURES, cycle, model, path, random_graph, relabelled
 from pegboard import PegboardError
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp.modules import Mlp
 from torch import Tensor
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from pegboard import Batch, Context, DataSpec, Facts, PegboardError, Values, Vector
 from pegboard.config.check import check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp import Polynomial as PolynomialConfig
 from pegboard_mlp import pegboard_models
 from pegboard_mlp.bases import Polynomial, SineTrend, convert

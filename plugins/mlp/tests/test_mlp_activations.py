@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 import torch
 from pegboard.config.check import ConfigError, check
-from pegboard.planning import assemble, make_plan
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp import configs
 from pegboard_mlp.activations import PLAIN, WITH_ALPHA, Polynomial, at_zero, make
 from pegboard_mlp.modules import Mlp

@@ -4,8 +4,8 @@ import pytest
 import torch
 from pegboard import DataSpec, Resident, Splits, Values, Vector
 from pegboard.config.check import check
-from pegboard.inference import Trained
-from pegboard.planning import assemble, make_plan
+from pegboard.inference.trained import Trained
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp.constructions import hyperplanes, network, permuted
 from pegboard_mlp.gradients import GradientProbe
 from pegboard_mlp.modules import LinearModel, Mlp

@@ -14,8 +14,8 @@ from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference,
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.config.report import ConfigError
-from pegboard.inference import Trained
-from pegboard.planning import assemble, make_plan
+from pegboard.inference.trained import Trained
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp import reference_configs as configs
 from pegboard_mlp.bases import Polynomial
 from pegboard_mlp.logistic import LogisticReference

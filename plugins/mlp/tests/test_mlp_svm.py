@@ -287,7 +287,7 @@ def test_admissions_are_safer_outside_the_margin_of_a_soft_svm(tmp_path: Path) -
 
 
 def _train_of(plan: Any) -> Batch:
-    from pegboard.planning import read_data
+    from pegboard.planning.plan import read_data
 
     source = read_data(plan.settings).train
     return source.gather(torch.arange(len(source)))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from pegboard import Batch, Classes, Context, DataSpec, Resident, Splits, Values, Vector
 from pegboard.config.check import ConfigError, check
-from pegboard.inference import Trained
-from pegboard.planning import read_data
+from pegboard.inference.trained import Trained
+from pegboard.planning.plan import read_data
 from pegboard_mlp.kmeans import KmeansReference
 from pegboard_mlp.logistic import LogisticReference
 from pegboard_mlp.margins import MarginProbe

@@ -10,8 +10,8 @@ from pegboard.data import epoch_order
 from pegboard.data.sampling import all_alike
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.inference import Trained
-from pegboard.planning import assemble, make_plan
+from pegboard.inference.trained import Trained
+from pegboard.planning.plan import assemble, make_plan
 from pegboard_objectives.functional import regression
 from points import given, run
 

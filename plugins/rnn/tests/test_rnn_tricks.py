@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from pegboard import Classes, Context, DataSpec, PegboardError, Spec, Tokens, pegs
+from pegboard import Classes, Context, DataSpec, PegboardError, Spec, Tokens
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
 from pegboard.engine.step import link
-from pegboard.planning import Assembly, assemble, make_plan
+from pegboard.planning.plan import Assembly, assemble, make_plan, pegs
 from pegboard.testing import partner_config, partner_run
 from pegboard.testing.runs import lean
 from pegboard.testing.subjects import PARTNER

@@ -180,7 +180,7 @@ class Sum(nn.Module):
 
 def test_pegs_of_a_block_are_told_where_samples_last() -> None:
     block, lasts = Block(form(), context=16), torch.tensor([[True, True, False]])
-    pegs = [peg for name, peg in pegboard.pegs.find(block) if peg.layout == "NLC"]
+    pegs = [peg for name, peg in pegboard.planning.pegs.find(block) if peg.layout == "NLC"]
     for peg in pegs:
         peg.add_module("sum", Sum())
     block(torch.randn(1, 3, 16), key_mask(lasts), lasts, context=torch.randn(1, 2, 16))

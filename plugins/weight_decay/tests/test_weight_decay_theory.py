@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pegboard import Run
-from pegboard.inference import Trained
+from pegboard.inference.trained import Trained
 from pegboard_weight_decay import WeightDecay
 from sklearn.datasets import load_diabetes, make_blobs
 from sklearn.linear_model import Ridge

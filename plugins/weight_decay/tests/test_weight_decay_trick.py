@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from light import loaded
 from pegboard import Batch, Context, Peg, PegboardError, Trick
-from pegboard.pegs import infer
+from pegboard.planning.pegs import infer
 from pegboard_weight_decay import WeightDecay, build, pegboard_regularizers
 from torch import Tensor, nn
 

@@ -21,7 +21,7 @@ NO_PLUGINS = "--no-plugins"
 
 def make_parser(command: str | None) -> argparse.ArgumentParser:
     """The parser; only the module of the command that was called is imported."""
-    from ..version import __version__
+    from ..base.version import __version__
 
     parser = argparse.ArgumentParser(
         prog="pegboard",
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names may hold what no encoding has
-    from ..interruption import until_exit
+    from ..run.interruption import until_exit
 
     try:
         with until_exit() if argv is None else nullcontext():
@@ -105,7 +105,7 @@ def _main(argv: Sequence[str] | None) -> int:
 @contextmanager
 def _switched(off: bool) -> Iterator[None]:
     """Plugins off for as long as the command takes, and for the processes that it starts."""
-    from ..switches import NONE
+    from ..registry.enabled import NONE
 
     before = os.environ.get(NONE)
     if off:
@@ -120,7 +120,7 @@ def _switched(off: bool) -> Iterator[None]:
 
 
 def _handle(args: argparse.Namespace) -> int:
-    from ..errors import PegboardError, no_memory, system_words
+    from ..base.errors import PegboardError, no_memory, system_words
 
     try:
         return int(args.handler(args))
@@ -173,7 +173,7 @@ def _suggest(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
     plain = [word for word in words if not word.startswith("-")]
     for what, word, names in _named(plain):
         if word not in names:
-            from ..nearest import nearest
+            from ..base.nearest import nearest
 
             near = nearest(word, names)
             hint = f", did you mean {near[0]!r}?" if near else ""

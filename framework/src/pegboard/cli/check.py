@@ -19,9 +19,9 @@ def run(args: argparse.Namespace) -> int:
     import sys
     import warnings
 
+    from ..base.deprecation import PegboardDeprecationWarning
     from ..config.check import check
     from ..config.dump import to_yaml
-    from ..deprecation import PegboardDeprecationWarning
 
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", FutureWarning)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..compare import Comparison, Difference, History
+    from ..tools.compare import Comparison, Difference, History
 
 HELP = "Say what differs between two runs: config, plugins, data, environment, history, weights."
 EXAMPLE = "pegboard compare runs/quickstart/20261116-101500-3fa9c1 runs/quickstart/latest"
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..compare import compare
+    from ..tools.compare import compare
 
     found = compare(args.a, args.b)
     if args.json:
@@ -41,7 +41,7 @@ def _printable(line: str) -> str:
 
 
 def _screen(found: Comparison) -> Iterator[str]:
-    from ..compare import SECTIONS
+    from ..tools.compare import SECTIONS
 
     for label, side in (("A", found.a), ("B", found.b)):
         yield f"{label}  {side.path}  {side.status}"
@@ -80,7 +80,7 @@ def _listed(differences: Sequence[Difference], most: int = _LISTED) -> Iterator[
 
 
 def _value(value: Any, origin: str) -> str:
-    from ..compare import ABSENT
+    from ..tools.compare import ABSENT
 
     text = value if isinstance(value, str) else repr(value) if value is ABSENT else json.dumps(value)
     text = text if len(text) <= _WIDE else text[: _WIDE - 3] + "..."

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import json
 
-    from ..inference import Trained
+    from ..inference.trained import Trained
     from ..report.console import Console
 
     figures = Trained(args.run, args.checkpoint, args.device, args.local).evaluate(args.split)

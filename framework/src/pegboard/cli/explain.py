@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
     from ..config.check import check
 
     settings = check(args.config, args.overrides)
-    from ..planning import make_plan
+    from ..planning.plan import make_plan
 
     print(make_plan(settings, read=False).explain(), end="")
     return 0

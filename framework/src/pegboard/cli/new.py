@@ -29,7 +29,7 @@ next:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..scaffold import KINDS
+    from ..tools.scaffold import KINDS
 
     parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("name", metavar="NAME", help="what configs call the part, as max_norm")
@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import shlex
 
-    from ..errors import PegboardError
-    from ..scaffold import Draft
+    from ..base.errors import PegboardError
+    from ..tools.scaffold import Draft
 
     draft = Draft(args.kind, args.name, args.dist, args.folder)
     if wrong := list(draft.mistakes()):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..contracts import Decoding
-    from ..inference import Trained
+    from ..contract.results import Decoding
+    from ..inference.trained import Trained
 
 HELP = "Predict with a trained run: for a table, pictures or texts, or for a split of its data."
 EXAMPLE = """pegboard predict runs/quickstart/latest --input rows.csv -o predictions.csv
@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from ..errors import PegboardError
-    from ..tables import TABLES, write_table
+    from ..base.errors import PegboardError
+    from ..inference.tables import TABLES, write_table
 
     if args.beams < 1:
         raise PegboardError(f"--beams: found {args.beams}, expected at least 1")
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     tables = [path for path in paths if Path(path).suffix.lower() in TABLES]
     if args.lines and (not paths or tables):
         raise PegboardError("--lines is for text files: name them after --input")
-    from ..inference import Trained
+    from ..inference.trained import Trained
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
     table = _table(trained, paths, tables)
@@ -66,8 +66,8 @@ def _table(trained: Trained, paths: list[str], tables: list[str]) -> Mapping[str
     """The rows to answer, as the data set of the run reads files, or from a table; None: from other files."""
     from pathlib import Path
 
-    from ..errors import PegboardError
-    from ..tables import read_table
+    from ..base.errors import PegboardError
+    from ..inference.tables import read_table
 
     found = trained.read(paths) if paths else None
     if found is not None or not tables:
@@ -80,10 +80,10 @@ def _table(trained: Trained, paths: list[str], tables: list[str]) -> Mapping[str
 def _answers(
     args: argparse.Namespace, trained: Trained, table: Mapping[str, Sequence[Any]] | None, paths: list[str]
 ) -> dict[str, list[Any]]:
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
+    from ..contract.specs import Image
+    from ..inference.tables import given_files, given_texts
     from ..report.console import working
-    from ..specs import Image
-    from ..tables import given_files, given_texts
 
     how = _decoding(trained, args.beams)
     trained.refuse_generator(given=bool(paths or args.text))
@@ -105,8 +105,8 @@ def _answers(
 
 def _decoding(trained: Trained, beams: int) -> Decoding | None:
     """How a text is answered with a text: by the likeliest symbols."""
-    from ..contracts import Decoding
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
+    from ..contract.results import Decoding
 
     if trained.translates:
         return Decoding(length=trained.longest, temperature=0.0, beams=beams)

@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import json
 
-    from ..config.alone import choose
-    from ..errors import PegboardError
-    from ..parts import ProbePart
-    from ..registry import Registry
+    from ..base.errors import PegboardError
+    from ..config.one_part import choose
+    from ..contract.records import ProbePart
+    from ..registry.discovery import Registry
     from .show import picture_path
 
     if args.out and not args.plot:
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise PegboardError(f"no probe is named: pegboard probe {args.run} NAME\n{listed}")
     chosen = choose(ProbePart, args.name, args.overrides, registry)  # before torch is imported
     picture = picture_path(args.out, chosen.entry.part.name) if args.plot else None
-    from ..inference import Trained
+    from ..inference.trained import Trained
     from ..report.console import Console
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)

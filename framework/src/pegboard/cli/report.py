@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..recorded import write_report
+    from ..store.run_reader import write_report
 
     path = write_report(args.run)
     print(path)

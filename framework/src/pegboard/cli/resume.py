@@ -30,7 +30,7 @@ def add_insistence(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..api import resume
+    from ..tools.api import resume
 
     resume(
         args.run,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..inference import Trained
-    from ..texts import Written
+    from ..inference.texts import Written
+    from ..inference.trained import Trained
 
 HELP = "Let a trained model generate: texts, pictures or points."
 EXAMPLE = """pegboard sample runs/shakespeare/latest --prompt 'ROMEO:' --length 200 --temperature 0.8 -n 3
@@ -81,9 +81,9 @@ def run(args: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
-    from ..errors import PegboardError
-    from ..inference import Trained
-    from ..texts import Writer
+    from ..base.errors import PegboardError
+    from ..inference.texts import Writer
+    from ..inference.trained import Trained
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
     part: Any = trained.plan.settings.model.entry.part
@@ -112,9 +112,9 @@ def _generate(args: argparse.Namespace, trained: Trained) -> int:
     """Samples of a model that generates them, in a file."""
     from pathlib import Path
 
-    from ..errors import PegboardError
-    from ..generators import Generator
-    from ..specs import Image, Vector
+    from ..base.errors import PegboardError
+    from ..contract.specs import Image, Vector
+    from ..inference.sample_files import Generator
 
     if given := [name for name in OF_TEXT if getattr(args, name) not in (None, [])]:
         raise PegboardError(f"--{given[0].replace('_', '-')} is for models of text, and {args.run} is none")
@@ -133,7 +133,7 @@ def _shown(written: Written, translated: bool) -> str:
 
 
 def _save(written: list[Written], path: Path, translated: bool) -> None:
-    from ..tables import write_table
+    from ..inference.tables import write_table
 
     if path.suffix in (".csv", ".json"):
         columns = {"prompt": [w.prompt for w in written], "text": [w.text for w in written]}

@@ -17,9 +17,9 @@ def run(args: argparse.Namespace) -> int:
     import json
     from pathlib import Path
 
+    from ..base.errors import PegboardError
     from ..config.schema import HEADER, schema
-    from ..errors import PegboardError
-    from ..registry import Registry
+    from ..registry.discovery import Registry
 
     registry = Registry.discover(local=args.local).insist(args.local)
     text = json.dumps(schema(registry), indent=2, ensure_ascii=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..config.fields import Field
-    from ..registry import Entry, Registry
+    from ..registry.discovery import Entry, Registry
 
 HELP = "Show the installed parts, everything about one of them, or a picture of a data set."
 EXAMPLE = """pegboard show models
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..registry import KINDS, Registry
+    from ..registry.discovery import KINDS, Registry
 
     _check_words(args)
     registry = Registry.discover(local=args.local).insist(args.local)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_words(args: argparse.Namespace) -> None:
     """Words that mean nothing where they stand."""
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
 
     name = args.name or "NAME"
     if args.name != "data" and (args.plot or args.overrides):
@@ -84,7 +84,7 @@ def _check_words(args: argparse.Namespace) -> None:
 
 def _data(name: str, registry: Registry) -> Iterator[str]:
     """What a data set is; parts of other kinds with this name are left out."""
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
 
     if name.endswith(_CONFIGS):
         raise PegboardError(f"the data of a config is drawn: pegboard show data {name} --plot")
@@ -106,13 +106,13 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
         settings = check(name, words)
         chosen, seed = settings.data, settings.seed
     else:
-        from ..config.alone import choose
-        from ..parts import Dataset
+        from ..config.one_part import choose
+        from ..contract.records import Dataset
 
         chosen, seed = choose(Dataset, name, words, registry), 0
     path = picture_path(args.out, chosen.entry.part.name)
-    from ..parts import Context
-    from ..planning import build, read_data
+    from ..contract.records import Context
+    from ..planning.plan import build, read_data
     from ..report.pictures import draw_data, named
 
     part: Any = chosen.entry.part
@@ -130,7 +130,7 @@ def picture_path(given: str | None, name: str) -> Path:
     """Where a picture goes; a file that nobody named is not replaced."""
     from pathlib import Path
 
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
 
     path = Path(given or f"{name}.png")
     if path.suffix.lower() not in _SUFFIXES:
@@ -145,7 +145,7 @@ def picture_path(given: str | None, name: str) -> Path:
 def _named(name: str, registry: Registry) -> Iterator[str]:
     """What a name stands for: a kind, a section of the core's, a part of any kind."""
     from ..config.nodes import DataOptions, Plugins, Trainer
-    from ..registry import KINDS
+    from ..registry.discovery import KINDS
 
     sections = {"trainer": Trainer, "data": DataOptions, "plugins": Plugins}
     kinds = {k: k for k in KINDS} | {f"{k}s": k for k in KINDS}
@@ -163,8 +163,8 @@ def _named(name: str, registry: Registry) -> Iterator[str]:
 
 
 def _unknown(what: str, name: str, names: Iterable[str], listing: str) -> Exception:
-    from ..errors import PegboardError
-    from ..nearest import nearest
+    from ..base.errors import PegboardError
+    from ..base.nearest import nearest
 
     near = nearest(name, names)
     meant = f"; did you mean {near[0]!r}?" if near else ""
@@ -202,9 +202,9 @@ def _section(name: str, cls: type[Any]) -> Iterator[str]:
 
 
 def _part(entry: Entry, registry: Registry) -> Iterator[str]:
+    from ..base.errors import PegboardError
     from ..config.fields import describe
     from ..config.sections import OPTIONS
-    from ..errors import PegboardError
 
     part = entry.part
     yield f"{part.kind} '{part.name}', of {entry.plugin.dist} {entry.plugin.version}"

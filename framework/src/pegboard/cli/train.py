@@ -33,19 +33,19 @@ def run(args: argparse.Namespace) -> int:
     settings = check(args.config, args.overrides)  # before torch is imported: mistakes answer at once
     from pathlib import Path
 
-    from ..errors import PegboardError
+    from ..base.errors import PegboardError
     from ..report.console import Console
 
     console, root = Console(args.quiet), Path(args.root)
     if args.origin:
-        from ..resuming import Resumption, continue_run
+        from ..run.resume import Resumption, continue_run
 
         if args.profile:
             raise PegboardError("--profile is for a run from its beginning: leave --from or --profile out")
         how = Resumption(overrides=args.overrides, other_data=args.other_data, inexact=args.inexact)
         continue_run(settings, Path(args.origin), root, console, how)
         return 0
-    from .. import folds
+    from ..tools import cross_validation
 
-    folds.train(settings, root, console, args.profile)
+    cross_validation.train(settings, root, console, args.profile)
     return 0

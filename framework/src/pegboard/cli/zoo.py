@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from .. import zoo
     from ..report.console import Console
+    from ..store import zoo
 
     console = Console()
     if args.action == "list":
@@ -60,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
         recipe = zoo.find_recipe(args.recipe)
         settings = check(recipe.config, [f"name={zoo._slug(recipe.name)}", *args.overrides])
-        from .. import folds
+        from ..tools import cross_validation
 
-        folds.train(settings, Path(args.root), console)
+        cross_validation.train(settings, Path(args.root), console)
     elif args.action == "record":
         for recipe in [zoo.find_recipe(name) for name in args.recipe]:
             path = zoo.record(recipe, args.seeds, Path(args.root), console.say, not args.no_weights)
@@ -79,7 +79,7 @@ def _count(text: str) -> int:
 
 
 def _row(recipe: object) -> list[object]:
-    from ..zoo import Recipe, headline, shown
+    from ..store.zoo import Recipe, headline, shown
 
     assert isinstance(recipe, Recipe)
     if not recipe.result.get("figures"):
@@ -98,7 +98,7 @@ def _row(recipe: object) -> list[object]:
 def _table(page: object, check: bool) -> int:
     from pathlib import Path
 
-    from .. import zoo
+    from ..store import zoo
 
     path = Path(str(page))
     before = path.read_text("utf-8")

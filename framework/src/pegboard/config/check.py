@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..installed import find_installed, names_of
-from ..nearest import meant, nearest, score
-from ..parts import (
+from ..base.nearest import meant, nearest, score
+from ..contract.records import (
     Dataset,
     Ge,
     Length,
@@ -26,19 +25,20 @@ from ..parts import (
     ProbePart,
     Schedule,
 )
-from ..registry import Registry
-from ..specs import DataSpec
-from ..switches import absent
-from . import fit
+from ..contract.specs import DataSpec
+from ..registry.discovery import Registry
+from ..registry.enabled import absent
+from ..registry.installed import find_installed, names_of
+from . import compatibility
 from .fitting import Fitting
 from .load import Loaded, Source, load, locate
 from .merge import KEYED, merge, part_at
+from .misplaced_keys import TOP, relocate
 from .nodes import Plugins, Settings, Trainer
-from .places import TOP, relocate
 from .read import bare, wrap
 from .report import ConfigError, Mistake, flow, join, listed, shown
 from .sections import Parts, Read, as_node
-from .settle import Whole, settle
+from .settings import Whole, settle
 from .typed import About, build, convert
 
 __all__ = ["ConfigError", "check", "refine"]
@@ -127,7 +127,7 @@ class _Checker:
         """Check everything; settings where nothing is wrong."""
         self._top()
         plugins, trainer = self._core(Plugins, "plugins"), self._core(Trainer, "trainer")
-        self.found += fit.fit_folds(trainer, self._key("trainer"))
+        self.found += compatibility.fit_folds(trainer, self._key("trainer"))
         name = self._value("name", RUN_NAME, self._default_name())
         seed = self._value("seed", SEED, 0)
         plugins = self._local(plugins or Plugins())
@@ -141,7 +141,7 @@ class _Checker:
         key, reference = self.sections.get("reference", ("reference", None))
         if reference is not None:
             self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
-        self.found += fit.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
+        self.found += compatibility.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
         self._optimizer()
         for section in KEYED:
             self._keyed(section)

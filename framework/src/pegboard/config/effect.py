@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..specs import Classes, DataSpec, Image, Labels, Values, Vector, Voxels
+from ..contract.specs import Classes, DataSpec, Image, Labels, Values, Vector, Voxels
 from .nodes import DataOptions, Trainer
 from .report import Mistake
 from .sections import Read

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
-from ..parts import Ge, Gt, Le, Length, Lt, Matches
+from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
 from .report import flow, listed, number
 
 REQUIRED = dataclasses.MISSING

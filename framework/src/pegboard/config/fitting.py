@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..parts import Facts
-from ..specs import DataSpec
-from . import counting, effect, fit
+from ..contract.records import Facts
+from ..contract.specs import DataSpec
+from . import compatibility, counting, effect
 from .load import Loaded, locate
 from .nodes import DataOptions, Trainer
 from .report import Mistake, join, listed
@@ -47,9 +47,9 @@ class Fitting:
         data, model, objective = sure.get("data"), sure.get("model"), sure.get("objective")
         was_read, unfit, sizes = spec is not None, set[str](), tuple[int, ...]()
         if spec is None and data is not None:
-            spec = fit.read_spec(self.parts, data)
+            spec = compatibility.read_spec(self.parts, data)
         if data is not None:
-            self.found += fit.fit_batches(data, spec)
+            self.found += compatibility.fit_batches(data, spec)
             sizes = (samples,) if samples is not None else ()
             if not (sizes or self.begun):
                 sizes = counting.training_sizes(self.parts, data, self.trainer, self._key("trainer"))
@@ -67,9 +67,9 @@ class Fitting:
             for path, read in sure.items()
             if path.startswith("regularizers.") and read.config is not None and read.options is not None
         }
-        self.found += fit.fit_tricks(tricks, model)
+        self.found += compatibility.fit_tricks(tricks, model)
         length = self._length(data, sizes)
-        told = None if spec is None else fit.told(spec, objective)
+        told = None if spec is None else compatibility.told(spec, objective)
         # Data that was read once met its own rules, and its files may be gone since.
         # What the rules of a part say that is wrong for the data anyway would follow from that.
         ruled = {
@@ -79,19 +79,19 @@ class Fitting:
         }
         for seen, acts in ((spec, False), (told, True)):
             reads = [read for path, read in ruled.items() if path.startswith("regularizers.") == acts]
-            known = fit.facts(sure, seen, objective, length)
+            known = compatibility.facts(sure, seen, objective, length)
             known = replace(
                 known,
                 model=None if "model" in unfit else known.model,
                 objective=None if "objective" in unfit else known.objective,
             )
             self._add(
-                fit.own_rules(self.parts, reads, known),
-                partial(fit.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
+                compatibility.own_rules(self.parts, reads, known),
+                partial(compatibility.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
             )
         if data is not None and not (was_read or self.begun):
             self.found += counting.nothing_to_train_on(self.parts, data)
-        known = fit.facts(sure, spec, objective, length)
+        known = compatibility.facts(sure, spec, objective, length)
         self._narrow(replace(known, model=None) if "model" in unfit else known, told)
         if validated is None:
             validated = self.begun or data is None or counting.validated(self.parts, data, self.trainer)
@@ -104,7 +104,7 @@ class Fitting:
         registry, model, objective = self.parts.registry, sure.get("model"), sure.get("objective")
         named = self.sections.get("objective", ("", None))[1] is not None
         aim: Any = objective.entry.part if objective is not None and named else None
-        wrong = [] if model is None else list(fit.fit_model(model, source, spec, registry, aim))
+        wrong = [] if model is None else list(compatibility.fit_model(model, source, spec, registry, aim))
         self._unfit("model", wrong, unfit)
         if not named:
             before = len(self.found)
@@ -114,15 +114,15 @@ class Fitting:
                 del self.found[before:]  # another model may have another objective
         elif objective is not None:
             beside = None if unfit else model
-            wrong = list(fit.fit_target(objective, source, spec, registry, beside))
-            if not (wrong and model is not None and unfit and fit.alike(model, objective)):
+            wrong = list(compatibility.fit_target(objective, source, spec, registry, beside))
+            if not (wrong and model is not None and unfit and compatibility.alike(model, objective)):
                 self._unfit("objective", wrong, unfit)
-        told = fit.told(spec, objective)
+        told = compatibility.told(spec, objective)
         for path, read in sure.items():
             if path.startswith("regularizers."):
-                wrong = list(fit.fit_trick(read, source, told, registry))
+                wrong = list(compatibility.fit_trick(read, source, told, registry))
                 causes = [sure[cause] for cause in ("model", "objective") if cause in unfit and cause in sure]
-                if not (wrong and any(fit.alike(read, cause) for cause in causes)):
+                if not (wrong and any(compatibility.alike(read, cause) for cause in causes)):
                     self._unfit(path, wrong, unfit)
         return objective
 
@@ -138,7 +138,7 @@ class Fitting:
             beside = replace(known, spec=told if kind == "regularizer" else known.spec)
             if kind == "model" and not given:
                 beside = replace(beside, objective=None)
-            names = fit.accepted(self.parts.registry, kind, beside)
+            names = compatibility.accepted(self.parts.registry, kind, beside)
             if names:
                 self.found[index] = replace(mistake, expected=f"one of {listed(names)}")
             elif kind == "reference":
@@ -170,9 +170,9 @@ class Fitting:
         players = self.sections.get("optimizer", ("", None))[1]
         players = as_node(players).get("players") if isinstance(as_node(players), Mapping) else None
         named = {p: join(f"{self._key('optimizer')}.players", p) for p in players or ()}
-        self.found += fit.fit_players(sure, named if isinstance(players, Mapping) else {}, known)
-        self.found += fit.fit_monitor(trainer, where, known, validated)
-        self.found += fit.fit_closure(trainer, where, sure.get("optimizer"))
+        self.found += compatibility.fit_players(sure, named if isinstance(players, Mapping) else {}, known)
+        self.found += compatibility.fit_monitor(trainer, where, known, validated)
+        self.found += compatibility.fit_closure(trainer, where, sure.get("optimizer"))
         if trainer is None or self.begun:
             return
         data = sure.get("data")
@@ -211,10 +211,10 @@ class Fitting:
         return f"{placed.origin}: {placed.path}: {placed.message}"
 
     def _default_objective(self, spec: DataSpec) -> Read | None:
-        made = fit.default_objective(self.parts.registry, spec.target, self.reads.get("model"))
+        made = compatibility.default_objective(self.parts.registry, spec.target, self.reads.get("model"))
         if isinstance(made, Mistake):
             self.found.append(made)
             return None
-        read = fit.defaults(made, "objective", self.parts)
+        read = compatibility.defaults(made, "objective", self.parts)
         self.reads["objective"] = read
         return read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..nearest import nearest, score
+from ..base.nearest import nearest, score
 
 # Dotted path of a key = what Lightning, Hydra, transformers, Keras, timm and scripts call it.
 _KEYS = """

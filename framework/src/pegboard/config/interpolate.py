@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..nearest import nearest
+from ..base.nearest import nearest
 from .report import Mistake
 
 Key = str | int

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..nearest import nearest
+from ..base.nearest import nearest
 from .dump import to_yaml as to_yaml
 from .interpolate import interpolate
 from .merge import as_mapping, merge, part_at
+from .misplaced_keys import TOP
 from .nodes import Origin
 from .overrides import overrides as parse
-from .places import TOP
 from .read import DEEPEST, LARGEST, Node, bare, read
 from .report import ConfigError, Mistake, join, listed, shown
 from .sources import is_module, module_hint, refuse_source, refuse_words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..parts import (
+from ..contract.records import (
     Dataset,
     Model,
     ObjectivePart,

@@ -9,11 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..parts import Ge, Gt, Le, Lt, Matches, SavedModel
-from ..specs import DataSpec
+from ..contract.records import Ge, Gt, Le, Lt, Matches, SavedModel
+from ..contract.specs import DataSpec
 
 if TYPE_CHECKING:
-    from ..registry import Entry, Registry
+    from ..registry.discovery import Entry, Registry
 
 DEVICES = Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
 MOST = 10**9  # of what torch counts or allocates; more is a slip

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import PegboardError
+from ..base.errors import PegboardError
 from .check import written
 from .load import locate
 from .merge import part_at

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import PegboardError
+from ..base.errors import PegboardError
 from .nodes import Origin
 
 LISTED = 20  # names shown before "and N more"

@@ -11,11 +11,11 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
-from ..nearest import nearest
-from ..parts import SavedModel
-from ..registry import Registry
-from ..spec_names import from_json
-from ..specs import Classes, DataSpec, Image, Labels, Spec, Values, Vector
+from ..base.nearest import nearest
+from ..contract.records import SavedModel
+from ..contract.specs import Classes, DataSpec, Image, Labels, Spec, Values, Vector
+from ..registry.discovery import Registry
+from ..registry.spec_names import from_json
 from .fields import describe, members, split
 from .report import Mistake, join
 from .sections import Read

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..parts import Ge, Gt, Le, Length, Lt, Matches
-from ..registry import Entry, Registry
+from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
+from ..registry.discovery import Entry, Registry
 from .fields import Field, describe, members, options, plain, split
 from .merge import KEYED, PARTS
 from .nodes import Plugins, Trainer

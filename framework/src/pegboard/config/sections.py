@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..nearest import nearest, score
-from ..parts import Part
-from ..registry import Entry, Registry, UnknownPart
+from ..base.nearest import nearest, score
+from ..contract.records import Part
+from ..registry.discovery import Entry, Registry, UnknownPart
 from .fields import Field, describe
 from .nodes import DataOptions, ModelOptions, RegularizerOptions
 from .report import Mistake, flow, listed, shown

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import PegboardError
+from ..base.errors import PegboardError
 
 SHOWN = 60  # characters of a value in a message
 MODULE = """a module becomes a part of a config in a file of its own, say my_model.py:

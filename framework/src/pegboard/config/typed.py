@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..nearest import meant, nearest, score
-from ..parts import Ge, Gt, Le, Length, Lt, Matches
+from ..base.nearest import meant, nearest, score
+from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
 from .fields import Field, describe, members, options, split, words
 from .read import scalar, switched
 from .report import Mistake, flow, join, listed, shown

@@ -1,6 +1,7 @@
 """Sources of samples, and the order in which an epoch visits them."""
 
 from .batches import Batches, Groups
+from .draw_weights import in_batches, reading, unweighted
 from .folding import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
 from .padding import by_length, least_samples, padding_share, widths_of
@@ -9,7 +10,6 @@ from .ragged import Ragged, Sequences, padded_splits
 from .remarks import about, data_warnings, known_target
 from .resident import Resident
 from .sampling import Sampler, epoch_order, similar_order
-from .shares import in_batches, reading, unweighted
 from .stream import Stream
 from .workers import Unreadable
 

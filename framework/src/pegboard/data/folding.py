@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..contracts import Batch, Source, Splits
-from ..errors import PegboardError
-from ..rng import key_seed
-from ..specs import DataSpec, Spec, Tokens
+from ..base.errors import PegboardError
+from ..base.random_keys import key_seed
+from ..contract.results import Batch, Source, Splits
+from ..contract.specs import DataSpec, Spec, Tokens
 from .padding import widths_of
 from .ragged import Ragged, Sequences
 from .remarks import known_target

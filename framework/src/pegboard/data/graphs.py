@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..contracts import Batch
+from ..contract.results import Batch
 from .stream import Stream
 
 _MIX = (-4658895280553007687, -7723592293110705685)  # factors of splitmix64

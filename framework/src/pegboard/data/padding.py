@@ -9,7 +9,7 @@ from itertools import chain, count
 import torch
 from torch import Tensor, nn
 
-from ..contracts import Source
+from ..contract.results import Source
 from .batches import Batches
 
 PADDING = 0.1  # the share of padding from which on batches are cut

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..contracts import Batch, Source, Splits
+from ..contract.results import Batch, Source, Splits
 from .graphs import GraphSet
 from .padding import widths_of
 from .ragged import Ragged

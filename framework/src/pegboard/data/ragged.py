@@ -10,8 +10,8 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from ..contracts import Batch, Splits
-from ..specs import DataSpec, Spec
+from ..contract.results import Batch, Splits
+from ..contract.specs import DataSpec, Spec
 from .resident import Resident
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..contracts import Source, Splits
-from ..specs import Classes, Labels
+from ..contract.results import Source, Splits
+from ..contract.specs import Classes, Labels
 
 SHOWN = 10  # classes that a message names
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..contracts import Batch
+from ..contract.results import Batch
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:

@@ -9,14 +9,14 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
+from ..base.errors import PegboardError
+from ..base.random_keys import key_seed
 from ..config.nodes import DataOptions, Settings
 from ..config.refusal import mistake_of
 from ..config.report import Mistake
-from ..contracts import Splits
-from ..errors import PegboardError
-from ..rng import key_seed
+from ..contract.results import Splits
+from .draw_weights import class_shares, weight_shares
 from .padding import in_pieces, widths_of
-from .shares import class_shares, weight_shares
 
 POOL = 100  # batches whose samples are sorted by length together
 

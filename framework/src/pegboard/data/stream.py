@@ -9,9 +9,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ..contracts import Batch
-from ..rng import key_seed
-from ..specs import DataSpec, Spec, Tokens
+from ..base.random_keys import key_seed
+from ..contract.results import Batch
+from ..contract.specs import DataSpec, Spec, Tokens
 from .batches import Batches
 from .workers import Pool, Read, read_rows, size_of
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..contracts import Batch
-from ..errors import PegboardError
+from ..base.errors import PegboardError
+from ..contract.results import Batch
 
 Read = Callable[..., Batch]  # read(rows: list[int]) or, with a seed, read(rows, key: int)
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..contracts import Batch, Update
+from ..contract.results import Batch, Update
 from ..data import Resident
-from ..planning import Assembly
+from ..planning.plan import Assembly
 from . import compile_private
 from .compile_private import differentiable_on_meta, is_compilers, last_reason, unique_graphs
 from .estimate import TIMED, Estimate

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..contracts import Batch, Metric, Objective, Source
+from ..contract.results import Batch, Metric, Objective, Source
 from ..data import by_length, in_batches, reading, widths_of
-from ..planning import private_rng
+from ..planning.plan import private_rng
 from .precision import Precision
 
 LOWEST = -1e9  # a score that no place has

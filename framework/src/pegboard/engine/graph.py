@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..planning import Plan
+from ..planning.plan import Plan
 from . import compile_private
 
 LIGHT = 2**20  # multiplications in a product, for fewer of which a second thread costs more than it saves

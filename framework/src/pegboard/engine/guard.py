@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import PegboardError
+from ..base.errors import PegboardError
 from . import torch_private
 
 

@@ -19,17 +19,17 @@ from typing import Any, NoReturn, Protocol
 import torch
 from torch import Tensor
 
-from ..contracts import Splits
+from ..base.errors import PegboardError
+from ..contract.results import Splits
+from ..contract.tricks import Stop
 from ..data import Batches, Groups, least_samples, unweighted
-from ..errors import PegboardError
-from ..planning import Assembly, start_average
-from ..regularizer import Stop
-from ..spec_names import to_json
-from . import checkpoint
+from ..planning.plan import Assembly, start_average
+from ..registry.spec_names import to_json
+from ..store import checkpoint
 from .compiled import Compilation, Compiling
 from .evaluate import Halted, evaluate
 from .guard import NotFinite
-from .heap import Pages
+from .malloc import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .prepare import prepare

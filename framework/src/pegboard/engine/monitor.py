@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..contracts import Splits
-from ..errors import PegboardError
-from ..nearest import nearest
-from ..planning import Assembly
+from ..base.errors import PegboardError
+from ..base.nearest import nearest
+from ..contract.results import Splits
+from ..planning.plan import Assembly
 
 
 def loss_names(assembly: Assembly) -> list[str]:

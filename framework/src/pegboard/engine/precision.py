@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..base.errors import PegboardError
 from ..config.nodes import DEVICES, Trainer
-from ..errors import PegboardError
-from ..planning import Plan
+from ..planning.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from torch import Tensor
 
-from ..contracts import Batch
+from ..contract.results import Batch
+from ..contract.tricks import Trick
 from ..data import Resident
-from ..planning import Assembly, Plan, overrides, private_rng
-from ..regularizer import Trick
+from ..planning.plan import Assembly, Plan, overrides, private_rng
 
 Working = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # how much of what -> advance
 

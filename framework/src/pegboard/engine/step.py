@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..contracts import Batch, Update
-from ..errors import PegboardError
-from ..planning import Assembly, PlayerKit
+from ..base.errors import PegboardError
+from ..contract.results import Batch, Update
+from ..planning.plan import Assembly, PlayerKit
 from . import torch_private
 from .guard import Guard
 from .precision import Precision

@@ -8,7 +8,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from ..errors import system_words
+from ..base.errors import system_words
 
 TRIED = 2**20  # bytes that are written to see what the disk says
 LITTLE = 2**24  # bytes that a checkpoint may not fit in

@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ..contracts import Batch, Source, Splits
+from ..base.errors import PegboardError
+from ..contract.results import Batch, Source, Splits
+from ..contract.specs import (
+    Classes,
+    DataSpec,
+    Image,
+    Labels,
+    Series,
+    Spec,
+    Tokens,
+    Values,
+    Vector,
+    Views,
+    Voxels,
+)
 from ..data import Resident
-from ..errors import PegboardError
-from ..specs import Classes, DataSpec, Image, Labels, Series, Spec, Tokens, Values, Vector, Views, Voxels
 from .curves import COLOURS, draw_figure
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..contracts import Tracker
+from ..contract.results import Tracker
 
 GRACE = 60.0  # seconds that trackers may take after the run has ended
 SHORT_GRACE = 10.0  # the same when a signal asked it to end

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ..registry import Registry
+from ..registry.discovery import Registry
 
 Found = dict[Any, Registry]
 

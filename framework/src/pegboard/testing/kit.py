@@ -18,11 +18,11 @@ from typing import Any, Literal
 
 import pluggy
 
-from ..errors import PegboardError
-from ..installed import Plugin
-from ..nearest import nearest
-from ..registry import KINDS, Entry, Registry
-from ..version import __version__
+from ..base.errors import PegboardError
+from ..base.nearest import nearest
+from ..base.version import __version__
+from ..registry.discovery import KINDS, Entry, Registry
+from ..registry.installed import Plugin
 from .discovery import plugins_once
 from .subjects import PARTNERS, Subject
 

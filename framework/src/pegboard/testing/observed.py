@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..contracts import Batch, Source
+from ..contract.results import Batch, Source
 from ..engine.evaluate import evaluate
 from ..engine.precision import choose_precision
 from ..engine.step import link
-from ..planning import Assembly, assemble, make_plan
+from ..planning.plan import Assembly, assemble, make_plan
 from .runs import unequal
 
 if TYPE_CHECKING:

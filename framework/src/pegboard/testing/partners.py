@@ -52,7 +52,7 @@ from pegboard import (
     Voxels,
     hookimpl,
 )
-from pegboard.regularizer import ROLES
+from pegboard.contract.tricks import ROLES
 
 if TYPE_CHECKING:
     import torch

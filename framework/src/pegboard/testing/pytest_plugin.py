@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PegboardError
+from ..base.errors import PegboardError
 from .kit import Case, Kit, Outcome
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
-from .. import ending, provenance, training
-from ..api import Run, resume, train
-from ..engine import checkpoint
 from ..engine.loop import Interrupted, Loop
-from ..planning import Plan
+from ..planning.plan import Plan
+from ..run import finish, provenance, training
+from ..store import checkpoint
+from ..tools.api import Run, resume, train
 from .discovery import plugins_once
 
 Config = dict[str, Any]
@@ -32,8 +32,8 @@ def lean() -> Iterator[None]:
         plugins_once(),
         patch.object(provenance, "git_state", lambda: ({}, "")),
         patch.object(Plan, "explain", lambda plan: "a plan\n"),
-        patch.object(ending, "draw_curves", lambda rows, path, *_: path),
-        patch.object(ending, "picture_samples", lambda *given: None),
+        patch.object(finish, "draw_curves", lambda rows, path, *_: path),
+        patch.object(finish, "picture_samples", lambda *given: None),
         patch.object(training, "report", lambda *given: None),
     ):
         yield

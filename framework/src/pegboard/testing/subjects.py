@@ -11,16 +11,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import PegboardError
 from ..config.sections import home
-from ..errors import PegboardError
-from ..installed import Plugin
-from ..parts import Facts, Model, Part
-from ..registry import Entry, Registry
-from ..specs import DataSpec, fits
+from ..contract.records import Facts, Model, Part
+from ..contract.specs import DataSpec, fits
+from ..registry.discovery import Entry, Registry
+from ..registry.installed import Plugin
 
 if TYPE_CHECKING:
-    from ..contracts import Splits
-    from ..planning import Assembly, Plan
+    from ..contract.results import Splits
+    from ..planning.plan import Assembly, Plan
     from .observed import Observed
 
 PARTNERS = Path(__file__).with_name("partners.py")
@@ -58,7 +58,7 @@ def partner_data() -> Iterator[Config]:
 
 def partner_run(folder: Path, **nodes: Any) -> Path:
     """The folder of a short finished run of partners, for a part that needs one (a teacher)."""
-    from ..api import train
+    from ..tools.api import train
 
     given = partner_config(trainer={"steps": 2, "device": "cpu"}, **nodes)
     return train(given, root=folder, quiet=True).folder.resolve()
@@ -76,10 +76,10 @@ def _computes(config: Config, part: Part[Any, Any]) -> bool:
     import torch
 
     from ..config.check import check
+    from ..contract.records import Context
     from ..engine.precision import choose_precision
     from ..engine.step import link
-    from ..parts import Context
-    from ..planning import assemble, make_plan
+    from ..planning.plan import assemble, make_plan
     from .observed import rows_of
 
     try:
@@ -180,7 +180,7 @@ class Subject:
     def _accepted(self) -> Config:
         """The first config that the planner accepts and, where that may differ, that computes a loss."""
         from ..config.check import check
-        from ..planning import make_plan
+        from ..planning.plan import make_plan
 
         wrong, accepted = "there was nothing to try", None
         for config in self._configs():
@@ -255,21 +255,21 @@ class Subject:
     def plan(self, **trainer: Any) -> Plan:
         """The plan of its config, with fields of the trainer."""
         from ..config.check import check
-        from ..planning import make_plan
+        from ..planning.plan import make_plan
 
         return make_plan(check(self.with_trainer(**trainer)), read=False, quiet=True)
 
     def assembly(self, seed: int = 5) -> Assembly:
         """All that its config builds, on the CPU, with the data read."""
         from ..config.check import check
-        from ..planning import assemble, make_plan
+        from ..planning.plan import assemble, make_plan
 
         return assemble(make_plan(check({**self.config, "seed": seed}), read=True, quiet=True), "cpu")
 
     def splits(self) -> Splits:
         """The data of its config."""
         from ..config.check import check
-        from ..planning import read_data
+        from ..planning.plan import read_data
 
         return read_data(check(self.config), quiet=True)
 

@@ -243,7 +243,7 @@ class FrechetProbe(Probe):
 
     def _classifier(self, data: DataSpec, device: torch.device) -> tuple[nn.Module, Any]:
         """The trained classifier, and what makes its inputs of samples as they were before scaling."""
-        from pegboard.inference import Trained
+        from pegboard.inference.trained import Trained
 
         trained = Trained(self.reference, device=str(device))
         spec, part = trained.plan.spec, trained.plan.settings.model.entry.part

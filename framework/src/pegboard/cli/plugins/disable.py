@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...installed import Plugin
-    from ...switches import Own
+    from ...registry.enabled import Own
+    from ...registry.installed import Plugin
 
 HELP = "Switch plugins off for everything you run, until you enable them again."
 EXAMPLE = "pegboard plugins disable acme-max-norm"
@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ...errors import PegboardError
-    from ...switches import absent, did_you_mean, own_file, write_own
+    from ...base.errors import PegboardError
+    from ...registry.enabled import absent, did_you_mean, own_file, write_own
 
     plugins = installed_plugins()
     known = {word for plugin in plugins or () for word in (plugin.name, plugin.dist)}
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def installed_plugins() -> list[Plugin] | None:
     """Those that metadata names; None where it cannot be read, which keeps nobody from switching."""
-    from ...installed import find_installed
+    from ...registry.installed import find_installed
 
     try:
         return [plugin for plugin, _, _ in find_installed()]
@@ -52,7 +52,7 @@ def read() -> Own:
     """The list as it stands; damage is told."""
     import sys
 
-    from ...switches import read_own
+    from ...registry.enabled import read_own
 
     own = read_own()
     if own.damage:
@@ -65,7 +65,7 @@ def keep_damaged(own: Own) -> None:
     import os
     import sys
 
-    from ...switches import own_file
+    from ...registry.enabled import own_file
 
     if own.damage:
         file = own_file()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...doctor import Examined
+    from ...tools.doctor import Examined
 
 HELP = "Look at plugins, each in a process of its own, and say what is wrong and what to do."
 EXAMPLE = "pegboard plugins doctor pegboard-mlp --limit 5"
@@ -41,8 +41,8 @@ def _seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from ...doctor import examine
     from ...report.console import Console
+    from ...tools.doctor import examine
 
     progress = Console(quiet=args.json, stream=sys.stderr, unit="plugin")
 

@@ -14,9 +14,9 @@ EXAMPLE = "pegboard plugins enable acme-max-norm"
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from ...errors import PegboardError
-    from ...installed import canonical
-    from ...switches import absent, did_you_mean, own_file, write_own
+    from ...base.errors import PegboardError
+    from ...registry.enabled import absent, did_you_mean, own_file, write_own
+    from ...registry.installed import canonical
 
     plugins = installed_plugins() or []
     known = {word for plugin in plugins for word in (plugin.name, plugin.dist)}
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _still_off(names: list[str]) -> list[str]:
     """What other switches say of these plugins now."""
-    from ...switches import Switches, matches
+    from ...registry.enabled import Switches, matches
 
     switches, told = Switches(), []
     for plugin in installed_plugins() or []:

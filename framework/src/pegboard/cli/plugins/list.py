@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .doctor import printable
 
 if TYPE_CHECKING:
-    from ...installed import Plugin
+    from ...registry.installed import Plugin
 
 HELP = "List the plugins: status, distribution, version, parts, import time."
 EXAMPLE = "pegboard plugins list --json"
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import sys
 
-    from ...registry import Registry
-    from ...switches import Switches
+    from ...registry.discovery import Registry
+    from ...registry.enabled import Switches
 
     plugins = Registry.discover(local=args.local).plugins
     if args.json:

@@ -55,16 +55,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _kit(name: str) -> Kit:
-    from ...doctor import require_file
     from ...testing import Kit
+    from ...tools.doctor import require_file
 
     return Kit(str(require_file(name)) if name.endswith(".py") else name)
 
 
 def _cases(kit: Kit, keep: str) -> list[Case]:
     """Those with a text in their id; it is an error where there are none."""
-    from ...errors import PegboardError
-    from ...switches import did_you_mean
+    from ...base.errors import PegboardError
+    from ...registry.enabled import did_you_mean
 
     cases = kit.cases()
     kept = [case for case in cases if keep in case.id]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...config.nodes import Settings
-    from ...regularizer import Placed
+    from ...contract.tricks import Placed
 
 HELP = "Say in which order the tricks of a config act in each stage of a step, and by which rule."
 EXAMPLE = "pegboard plugins why configs/quickstart.yaml"
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ...config.check import check
-    from ...regularizer import Use, order
+    from ...contract.tricks import Use, order
 
     settings = check(args.config, args.overrides)
     tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]

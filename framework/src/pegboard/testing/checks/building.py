@@ -14,7 +14,7 @@ from ..subjects import Subject
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...contracts import Batch, Source
+    from ...contract.results import Batch, Source
 
 BUILT = ("model", "optimizer", "regularizer", "objective", "dataset")
 
@@ -137,7 +137,7 @@ def saves_and_loads(subject: Subject) -> None:
     """What it has learned is in its state: saved and loaded into a new one, everything is as before."""
     import torch
 
-    from ...planning import private_rng
+    from ...planning.plan import private_rng
     from ..runs import unequal
 
     one = subject.observed.assembly
@@ -181,7 +181,7 @@ def _through_file(state: Any) -> Any:
 @check("model", "regularizer", "objective", "optimizer", "schedule")
 def runs_on_meta(subject: Subject) -> None:
     """A step with it runs on the meta device: nothing waits for the device, unless its record says why."""
-    from ...planning import Plan
+    from ...planning.plan import Plan
 
     plan: Plan = subject.plan(clip=1.0, ema=0.9)
     text = plan.explain()  # which makes two steps there, and names part and line where it cannot
@@ -215,7 +215,7 @@ def descends(subject: Subject) -> None:
     """It lowers a simple loss, holds all groups and leaves parameters without a gradient alone."""
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
 
     factory = subject.part.build(subject.built_config(), Context(seed=1, steps=200))
     target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
@@ -250,7 +250,7 @@ def descends(subject: Subject) -> None:
 @check("schedule")
 def factors_are_sound(subject: Subject) -> None:
     """It gives a finite factor, not below zero, which depends on the number of the step alone."""
-    from ...parts import Context
+    from ...contract.records import Context
 
     factor = subject.part.build(subject.built_config(), Context(steps=20, epochs=2))
     once = [factor(step) for step in range(20)]
@@ -269,7 +269,7 @@ def weighs_samples(subject: Subject) -> None:
     """Its loss is one finite number; equal weights change nothing, weight zero leaves a sample out."""
     import torch
 
-    from ...contracts import Objective
+    from ...contract.results import Objective
 
     assembly = subject.assembly()
     splits = assembly.plan.splits
@@ -300,7 +300,7 @@ def knows_the_optimum(subject: Subject) -> None:
 
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
     from ..runs import unequal
 
     if not subject.part.reference:  # type: ignore[attr-defined]

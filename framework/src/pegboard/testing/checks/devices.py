@@ -6,14 +6,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from ...errors import PegboardError
+from ...base.errors import PegboardError
 from ..kit import STEP, Failed, Skipped, check
 from ..partners import TARGETS
 from ..subjects import Config, Subject
 from .building import _rows
 
 if TYPE_CHECKING:
-    from ...engine.determinism import Finding
+    from ...preview.determinism import Finding
 
 
 @check(*STEP, "probe", since="0.2")
@@ -61,12 +61,12 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
     import torch
 
     from ...config.check import check
-    from ...engine.determinism import scanning
     from ...engine.evaluate import evaluate
     from ...engine.precision import choose_precision
     from ...engine.step import link
-    from ...engine.waiting import culprit
-    from ...planning import assemble, make_plan, private_rng
+    from ...planning.plan import assemble, make_plan, private_rng
+    from ...preview.determinism import scanning
+    from ...preview.sync_lint import culprit
 
     part = subject.part
     assembly = assemble(make_plan(check(config), read=True, quiet=True), "cpu")
@@ -94,7 +94,7 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
 def _measure(subject: Subject, assembly: Any) -> None:
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
 
     plan = assembly.plan
     context = Context(spec=plan.spec, outputs=plan.outputs, seed=5, key="probe")

@@ -13,7 +13,7 @@ from ..subjects import Subject
 if TYPE_CHECKING:
     from torch import nn
 
-    from ...contracts import Splits
+    from ...contract.results import Splits
 
 
 @check("model", "regularizer", "objective", "optimizer")
@@ -54,7 +54,7 @@ def is_steady_in_evaluation(subject: Subject) -> None:
     """In eval mode a sample has one answer: nothing drawn, no buffer moved, other samples do not matter."""
     import torch
 
-    from ...planning import private_rng
+    from ...planning.plan import private_rng
     from ..observed import rows_of
     from ..runs import unequal
 
@@ -113,7 +113,7 @@ def measured(subject: Subject) -> Measured:
 def _measure(subject: Subject) -> Measured:
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
     from ..observed import same, stir
 
     assembly = subject.assembly()

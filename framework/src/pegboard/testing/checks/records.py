@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ...hook_checks import CALLS, HOOKS, MORE_CALLS, bare_fields, wrong_calls
-from ...parts import Part, Regularizer
-from ...regularizer import ROLES, Trick
+from ...contract.records import Part, Regularizer
+from ...contract.tricks import ROLES, Trick
+from ...registry.hook_checks import CALLS, HOOKS, MORE_CALLS, bare_fields, wrong_calls
 from ..kit import ALL, Failed, check
 from ..subjects import Subject
 
@@ -153,9 +153,9 @@ def schema(subject: Subject) -> None:
 def _round_trip(subject: Subject) -> None:
     import yaml
 
+    from ...base.errors import PegboardError
     from ...config.check import check as check_config
     from ...config.dump import to_yaml
-    from ...errors import PegboardError
 
     once = check_config(subject.config)
     again = check_config(yaml.safe_load(to_yaml(once.plain)))

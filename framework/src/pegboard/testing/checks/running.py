@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ...errors import PegboardError
-from ...regularizer import ROLES
+from ...base.errors import PegboardError
+from ...contract.tricks import ROLES
 from ..kit import STEP, Failed, Skipped, check
 from ..subjects import Config, Subject
 
@@ -42,10 +42,10 @@ def exact_resume(subject: Subject) -> None:
 @check("dataset")
 def own_spec_survives_a_run(subject: Subject) -> None:
     """A run on samples of a spec of its own is evaluated and predicted with from its folder alone."""
-    from ...api import train
-    from ...inference import Trained
-    from ...spec_names import check_record
-    from ...specs import Spec
+    from ...contract.specs import Spec
+    from ...inference.trained import Trained
+    from ...registry.spec_names import check_record
+    from ...tools.api import train
     from ..runs import lean
 
     spec = subject._said() or subject.plan().spec
@@ -86,8 +86,8 @@ def _apart(one: Config, two: Config, root: Path) -> str:
     """Where the weights or rows of two runs differ."""
     from safetensors.torch import load_file
 
-    from ...api import train
-    from ...engine import checkpoint
+    from ...store import checkpoint
+    from ...tools.api import train
     from ..runs import lean, unequal
 
     with lean():
@@ -136,7 +136,7 @@ def compiles_whole(subject: Subject) -> None:
 @check(*STEP)
 def trains_under_autocast(subject: Subject) -> None:
     """It trains in bfloat16 as in float32, but for rounding."""
-    from ...api import train
+    from ...tools.api import train
     from ..runs import lean
 
     losses = []
@@ -177,8 +177,8 @@ def followed(subject: Subject) -> tuple[str, list[str]]:
     """How a run with a tracker ended, and what was said of trackers that failed; one run for all checks."""
     from unittest.mock import patch
 
-    from ... import training
-    from ...api import train
+    from ...run import training
+    from ...tools.api import train
 
     said = io.StringIO()
     with contextlib.redirect_stderr(said), patch.object(training, "GRACE", PATIENCE):

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from ...specs import Asked, Classes, Tokens
+from ...contract.specs import Asked, Classes, Tokens
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 from .building import _rows
@@ -18,8 +18,8 @@ from .building import _rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ...contracts import Batch, Source, Splits
-    from ...specs import DataSpec, Spec
+    from ...contract.results import Batch, Source, Splits
+    from ...contract.specs import DataSpec, Spec
 
 
 @check("dataset")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...errors import PegboardError
-from ...specs import (
+from ...base.errors import PegboardError
+from ...contract.specs import (
     Classes,
     DataSpec,
     EdgeFeatures,
@@ -31,8 +31,8 @@ from ..subjects import Subject
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ...pegs import Peg
-    from ...planning import Assembly
+    from ...planning.pegs import Peg
+    from ...planning.plan import Assembly
 
 ROWS = 11  # a batch; no other size in the partners' data is this number
 
@@ -77,7 +77,7 @@ class Seen:
     """Notes what is sent through the pegs of a model, and changes what comes out of one where it is asked."""
 
     def __init__(self, model: nn.Module) -> None:
-        from ...pegs import find
+        from ...planning.pegs import find
 
         self.found: list[tuple[str, Peg]] = list(find(model))
         self.shapes: dict[str, set[tuple[int, ...]]] = {name: set() for name, _ in self.found}
@@ -178,7 +178,7 @@ def _idle(assembly: Assembly, seen: Seen) -> list[str]:
     """Pegs whose answer changes neither the outputs nor a loss, whatever it is."""
     import torch
 
-    from ...planning import private_rng
+    from ...planning.plan import private_rng
     from ..observed import rows_of, same
 
     model, splits = assembly.model, assembly.plan.splits
@@ -212,8 +212,8 @@ def _idle(assembly: Assembly, seen: Seen) -> list[str]:
 def _elsewhere(subject: Subject) -> Iterator[set[str]]:
     """The sites of the model's pegs with other choices in its fields, then on other data."""
     from ...config.check import check as check_config
-    from ...pegs import find
-    from ...planning import assemble, make_plan
+    from ...planning.pegs import find
+    from ...planning.plan import assemble, make_plan
 
     configs = itertools.chain(
         (subject.with_node(**{name: value}) for name, value in _choices(subject.part.config)),
@@ -271,7 +271,7 @@ def _compare(subject: Subject, seen: Seen) -> None:
 def _other(subject: Subject) -> Assembly | None:
     """The model for data of another size; None where it or its data is for one size alone, and says so."""
     from ...config.check import check as check_config
-    from ...planning import assemble, make_plan
+    from ...planning.plan import assemble, make_plan
 
     settings = check_config(subject.config)
     spec = subject.observed.assembly.plan.spec

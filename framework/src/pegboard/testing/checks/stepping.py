@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from ...contracts import Batch
-    from ...parts import Site
-    from ...planning import Assembly
-    from ...regularizer import Trick
+    from ...contract.records import Site
+    from ...contract.results import Batch
+    from ...contract.tricks import Trick
+    from ...planning.plan import Assembly
 
 ZERO_AT = (*range(2001), 5_000, 10_000, 20_000, 50_000, 100_000)  # steps at which a schedule is looked at
 
@@ -24,7 +24,7 @@ def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[
     """Two groups of two parameters after some steps down a bowl; `edit` changes the optimizer first."""
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
 
     factory = subject.part.build(subject.built_config(), Context(seed=1, steps=steps))
     target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
@@ -88,7 +88,7 @@ def functional_is_its_step(subject: Subject) -> None:
     """The function that its record gives for an update gives the numbers of its `step`."""
     import torch
 
-    from ...parts import Context
+    from ...contract.records import Context
 
     functional = subject.part.functional  # type: ignore[attr-defined]
     if functional is None:
@@ -119,7 +119,7 @@ def functional_is_its_step(subject: Subject) -> None:
 @check("schedule")
 def heeds_the_length(subject: Subject) -> None:
     """A rate that falls to nothing does so by the end of the run, however long that is."""
-    from ...parts import Context
+    from ...contract.records import Context
 
     config = subject.built_config()
     ends = []
@@ -145,7 +145,7 @@ def keeps_what_it_is_given(subject: Subject) -> None:
     import torch
 
     from ...engine.monitor import loss_names
-    from ...planning import overrides, private_rng
+    from ...planning.plan import overrides, private_rng
     from ..observed import rows_of
 
     assembly = _trained(subject)
@@ -181,8 +181,8 @@ def _trained(subject: Subject) -> Assembly:
 
 
 def _batch_lost(trick: Trick, batch: Batch, counted: bool) -> Iterator[str]:
-    from ...contracts import Batch
-    from ...planning import private_rng
+    from ...contract.results import Batch
+    from ...planning.plan import private_rng
     from ..observed import cloned, same
 
     edited: Any = trick.edit_batch(cloned(batch))
@@ -249,7 +249,7 @@ def _grads_lost(trick: Trick, named: Any) -> Iterator[str]:
 
 
 def _stop_lost(trick: Trick, metrics: Iterable[str], losses: Iterable[str]) -> Iterator[str]:
-    from ...regularizer import Stop
+    from ...contract.tricks import Stop
 
     figures = {f"val/{name}": 1.0 for name in ("loss", *metrics)} | dict.fromkeys(losses, 1.0)
     answer: Any = trick.after_eval({"step": 3, "epoch": 1, "lr": 0.01, **figures})
@@ -262,8 +262,8 @@ def hangs_on_any_peg(subject: Subject) -> None:
     """What it hangs fits the features and axes of its peg, and is a module of its own for each."""
     import torch
 
-    from ...pegs import Peg
-    from ...planning import overrides, private_rng
+    from ...planning.pegs import Peg
+    from ...planning.plan import overrides, private_rng
 
     assembly = _trained(subject)
     trick: Any = assembly.tricks[subject.part.name]
@@ -315,7 +315,7 @@ def averages_samples(subject: Subject) -> None:
 
     import torch
 
-    from ...contracts import Objective
+    from ...contract.results import Objective
     from ..observed import rows_of
 
     assembly = subject.assembly()

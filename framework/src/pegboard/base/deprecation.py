@@ -1,0 +1,76 @@
+"""What is going away: how the core tells the authors of plugins, at the line they will have to change.
+
+The calendar is in docs/compatibility.md: what is deprecated works and warns for at least two minor releases,
+is an error from the next major release on, and is gone one minor release later.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+OURS = str(Path(__file__).parent) + os.sep
+
+Place = tuple[str, int]  # a file and a line in it
+_told: set[tuple[Place, str]] = set()
+
+
+class PegboardDeprecationWarning(FutureWarning):
+    """A plugin uses something of the core that is going away. Users see it, and it names whom to tell."""
+
+
+def deprecated(what: str, instead: str, since: str, who: str = "", at: Place | None = None) -> None:
+    """Warn once a process that a plugin uses `what`, deprecated since the release `since`.
+
+    `at` is where its author wrote that, and `who` the plugin. Without them they are the line that led into
+    the core, and the plugin whose code it is.
+    """
+    frame = _caller()
+    at = at or (frame.f_code.co_filename, frame.f_lineno)
+    if (at, what) in _told:
+        return
+    who = who or _owner(str(frame.f_globals.get("__name__", "")))
+    major = int(since.split(".")[0]) + 1
+    text = f"{what} is deprecated since pegboard {since} and an error from {major}.0 on; {instead}"
+    if who:
+        text = f"{who}: {text}"
+    warnings.warn_explicit(PegboardDeprecationWarning(text), PegboardDeprecationWarning, *at)
+    _told.add((at, what))
+
+
+def renamed(cls: str, old: str, new: str, since: str) -> property:
+    """An attribute under its old name, for the body of a class that plugins read:
+
+    stage = renamed("Context", "stage", "phase", since="0.3")
+    """
+
+    def read(self: Any) -> Any:
+        deprecated(f"{cls}.{old}", f"read {cls}.{new}", since)
+        return getattr(self, new)
+
+    return property(read, doc=f"Deprecated: {new}.")
+
+
+def _caller() -> FrameType:
+    """The innermost call that is not the core's."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+        frame = frame.f_back
+    return frame
+
+
+def _owner(module: str) -> str:
+    """The plugin a module belongs to: the one whose light module shares most of its name; "" for none."""
+    from ..registry.installed import find_installed
+
+    lights = {plugin.target.partition(":")[0]: plugin.title for plugin, _, _ in find_installed()}
+    while module:
+        for light, title in lights.items():
+            if f"{light}.".startswith(f"{module}."):
+                return title
+        module = module.rpartition(".")[0]
+    return ""

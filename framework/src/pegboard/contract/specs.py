@@ -1,0 +1,404 @@
+"""What a data set says of its inputs and targets, as types; no torch at import.
+
+A size that is known only once the data is read is None. A plugin may define specs of its own by subclassing
+`Spec` as a frozen dataclass in its light module: files of a run then name them with its distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, ClassVar
+
+from ..base.errors import PegboardError
+
+if TYPE_CHECKING:
+    import torch
+
+
+_UNSHOWN = ("names", "begin", "end", "padded", "shift", "scale")  # fields that tell a person little
+_NODES, _EDGES = 4, 8  # of every graph of an example, a ring
+
+
+class NoExample(PegboardError, NotImplementedError):
+    """A spec that does not override `example`."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One input or target of a sample."""
+
+    counted: ClassVar[bool] = True  # the first axis counts samples; of nodes and edges it does not
+
+    @property
+    def size(self) -> int | None:
+        """How many real numbers a model gives to predict it, or that it has as a flat input."""
+        return None
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        """A tensor of the right shape and type for `rows` samples (any valid values).
+
+        Where a spec has none, what needs no data for the core's specs reads the data.
+        """
+        raise NoExample(
+            f"the spec {type(self).__name__} gives no example: define example(rows, device) in it"
+        )
+
+    def __str__(self) -> str:
+        told = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
+        shown = ("?" if v is None else str(v) for v in told if v != -1)  # -1 is a symbol that there is not
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def known(self) -> bool:
+        """Whether every size is known."""
+        return all(getattr(self, f.name) is not None for f in fields(self))
+
+
+def _dense(spec: Spec, rows: int, device: str, *shape: int | None) -> torch.Tensor:
+    import torch
+
+    if None in shape:
+        raise ValueError(f"{spec} has sizes that are known only once the data is read")
+    return torch.zeros(rows, *(s for s in shape if s is not None), device=device)
+
+
+def _product(*sizes: int | None) -> int | None:
+    return None if None in sizes else math.prod(s for s in sizes if s is not None)
+
+
+@dataclass(frozen=True)
+class Vector(Spec):
+    """Real features: a float tensor (batch, features)."""
+
+    features: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class Image(Spec):
+    """A picture: a float tensor (batch, channels, height, width)."""
+
+    channels: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.channels, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Voxels(Spec):
+    """A solid: a float tensor (batch, channels, depth, height, width)."""
+
+    channels: int | None = None
+    depth: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.channels, self.depth, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.channels, self.depth, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Views(Spec):
+    """Several pictures of one thing: a float tensor (batch, views, channels, height, width)."""
+
+    views: int | None = None
+    channels: int | None = None
+    height: int | None = None
+    width: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.views, self.channels, self.height, self.width)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.views, self.channels, self.height, self.width)
+
+
+@dataclass(frozen=True)
+class Series(Spec):
+    """A sequence of real vectors: a float tensor (batch, length, features).
+
+    Where `padded`, samples may be shorter: the steps after their end are nan in every feature. As a target
+    it is a vector for every step, and one that is nan does not count.
+    """
+
+    length: int | None = None
+    features: int | None = None
+    padded: bool = False  # some samples end before the last step
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.length, self.features)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.length, self.features)
+
+
+@dataclass(frozen=True)
+class Tokens(Spec):
+    """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
+
+    vocab: int | None = None
+    length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
+    padding: int = -1  # the symbol that pads; -1 where nothing is padded
+    begin: int = -1  # the symbol that every sample begins with; -1 where there is none
+    end: int = -1  # the symbol that ends a text; -1 where there is none
+
+    @property
+    def size(self) -> int | None:
+        return self.vocab
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.length).long()
+
+
+@dataclass(frozen=True)
+class Span(Spec):
+    """A stretch of a sequence: an int64 tensor (batch, 2), the places of its first and last symbol."""
+
+    length: int | None = None  # of the longest sequence
+
+    @property
+    def size(self) -> int | None:
+        return 2
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, 2).long()
+
+
+@dataclass(frozen=True)
+class Masked(Spec):
+    """Symbols hidden in a text of two sentences: an int64 tensor (batch, 1 + length).
+
+    First whether the second sentence follows the first, 1 or 0, -100 where that is not asked; then for every
+    place of the text the symbol that is hidden there, -100 where none is.
+    """
+
+    vocab: int | None = None
+    length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
+
+    @property
+    def size(self) -> int | None:
+        return self.vocab
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, None if self.length is None else 1 + self.length).long()
+
+
+@dataclass(frozen=True)
+class Points(Spec):
+    """Points of a set or cloud, in no order: a float tensor (batch, points, features).
+
+    Where `padded`, sets may be smaller: the points that are not there are nan in every feature.
+    """
+
+    count: int | None = None  # of the largest set
+    features: int | None = None
+    padded: bool = False  # some sets have fewer points
+
+    @property
+    def size(self) -> int | None:
+        return _product(self.count, self.features)
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.count, self.features)
+
+
+@dataclass(frozen=True)
+class Nodes(Spec):
+    """The nodes of all graphs of a batch, one graph after the other: a float tensor (nodes, features)."""
+
+    counted: ClassVar[bool] = False
+
+    features: int | None = None
+    count: int = 0  # how many there are, where every batch has the same graph; 0 where they differ
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, max(self.count, _NODES * rows), device, self.features)
+
+    def __str__(self) -> str:
+        return f"Nodes({'?' if self.features is None else self.features})"
+
+
+@dataclass(frozen=True)
+class Edges(Spec):
+    """Directed edges: an int64 tensor (2, edges), the numbers of the nodes they lead from and to.
+
+    No edge leads from a node to itself: a model that wants such edges adds them. An edge of an undirected
+    graph is there in both directions.
+    """
+
+    counted: ClassVar[bool] = False
+
+    fixed: bool = False  # the same graph in every batch, so that a model may compute once what it needs of it
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        nodes = torch.arange(_NODES * rows, device=device)
+        after = nodes - nodes % _NODES + (nodes + 1) % _NODES
+        return torch.stack((torch.cat((nodes, after)), torch.cat((after, nodes))))
+
+    def __str__(self) -> str:
+        return "Edges(fixed)" if self.fixed else "Edges()"
+
+
+@dataclass(frozen=True)
+class EdgeFeatures(Spec):
+    """What is known of every edge: a float tensor (edges, features); a single feature is a weight."""
+
+    counted: ClassVar[bool] = False
+
+    features: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, _EDGES * rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class Asked(Spec):
+    """The nodes that are asked for: an int64 tensor (batch,) of their numbers in the batch.
+
+    Outputs and targets are of these nodes, in this order.
+    """
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        return _NODES * torch.arange(rows, device=device)
+
+
+@dataclass(frozen=True)
+class Bounds(Spec):
+    """Where the nodes of each graph begin, and where the last ends: an int64 tensor (batch + 1,)."""
+
+    counted: ClassVar[bool] = False
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        import torch
+
+        return _NODES * torch.arange(rows + 1, device=device)
+
+
+@dataclass(frozen=True)
+class Classes(Spec):
+    """One of `count` classes: an int64 tensor (batch,), or a float distribution (batch, count)."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        return self.count
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device).long()
+
+
+@dataclass(frozen=True)
+class Labels(Spec):
+    """Any subset of `count` labels: a float tensor of zeros and ones (batch, count)."""
+
+    count: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int | None:
+        return self.count
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.count)
+
+
+@dataclass(frozen=True)
+class Values(Spec):
+    """Real numbers to predict: a float tensor (batch, features).
+
+    Where they were scaled, `shift` and `scale` of each feature say what they were: metrics and predictions
+    are in the units of the data, and losses in those of the tensor.
+    """
+
+    features: int | None = None
+    names: tuple[str, ...] = ()
+    shift: tuple[float, ...] = ()  # of each feature, of none where the numbers are as in the data
+    scale: tuple[float, ...] = ()
+
+    def invert(self, values: torch.Tensor) -> torch.Tensor:
+        """Numbers (..., features) in the units of the data."""
+        if not self.scale:
+            return values
+        import torch
+
+        shift, scale = (
+            torch.tensor(one, dtype=values.dtype, device=values.device) for one in (self.shift, self.scale)
+        )
+        return values * scale + shift
+
+    @property
+    def size(self) -> int | None:
+        return self.features
+
+    def example(self, rows: int, device: str) -> torch.Tensor:
+        return _dense(self, rows, device, self.features)
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """What every sample of a data set holds: inputs in the order the model takes them, and a target."""
+
+    inputs: tuple[Spec, ...] = ()
+    target: Spec | None = None
+    names: tuple[str, ...] = field(default=())  # names of the inputs, for people
+
+    @property
+    def known(self) -> bool:
+        return all(s.known for s in (*self.inputs, self.target) if s is not None)
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.inputs)) or 'nothing'} -> {self.target or 'nothing'}"
+
+
+SpecType = type[Spec]
+
+
+def subclasses(cls: SpecType = Spec) -> Iterator[SpecType]:
+    """All classes below `cls` that there are in this process."""
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from subclasses(sub)
+
+
+def core_specs() -> dict[str, SpecType]:
+    """The specs of the core by their names."""
+    return {cls.__name__: cls for cls in subclasses() if cls.__module__ == __name__}
+
+
+def fits(accepted: tuple[type[Spec], ...], spec: Spec | None) -> bool:
+    """Whether `spec` is one of the accepted types; an empty tuple accepts all."""
+    return not accepted or (spec is not None and isinstance(spec, accepted))

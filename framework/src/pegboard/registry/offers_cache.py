@@ -1,0 +1,85 @@
+"""What installed plugins were found to offer, kept between commands.
+
+A plugin whose files did not change need not be imported to know that a config names none of its parts.
+What is kept is names, found under a digest of the plugin's metadata and the time stamp of its module; one
+whose module is elsewhere, as a plugin that is installed for editing, is imported every time. A name that is
+not found among what is kept makes all plugins be imported, so that nothing is missed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ..base.version import __version__
+
+MOST = 10_000  # plugins that are kept, those of other environments included
+Offers = frozenset[tuple[str, str]]  # kind and name of every part
+
+
+def key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
+    """What stands for a plugin's files, this core and this Python; None where its module is not beside it."""
+    path = point.module.replace(".", "/")
+    stamp = _stamp(dist, f"{path}/__init__.py") or _stamp(dist, f"{path}.py")
+    if stamp is None:
+        return None
+    what = (__version__, sys.version, dist.read_text("METADATA"), stamp, point.name, point.value)
+    return hashlib.sha256("\0".join(map(str, what)).encode("utf-8", "replace")).hexdigest()
+
+
+def _stamp(dist: metadata.Distribution, file: str) -> tuple[int, int] | None:
+    """When a file of a distribution was changed, and its size."""
+    try:
+        found = os.stat(str(dist.locate_file(file)))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+class Memo:
+    """The file with what plugins offer; where it cannot be read or written, everything goes on without it."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._changed = False
+        with suppress(OSError, ValueError, RuntimeError):
+            known = json.loads(_file().read_text("utf-8"))
+            self._known = known if isinstance(known, dict) else {}
+
+    def offers(self, key: str | None) -> Offers | None:
+        """The parts of a plugin, or None where it has to be imported."""
+        with suppress(KeyError, TypeError, ValueError):
+            return frozenset((str(kind), str(name)) for kind, name in self._known[key or ""])
+        return None
+
+    def keep(self, key: str | None, offers: Collection[tuple[str, str]] | None) -> None:
+        """Note what a plugin offers; None forgets it."""
+        kept = None if offers is None else sorted(map(list, offers))
+        if key is not None and self._known.get(key) != kept:
+            self._known[key] = kept
+            self._changed = True
+
+    def save(self) -> None:
+        """Write beside, then rename, so that no command reads half a file."""
+        if not self._changed:
+            return
+        self._changed = False
+        newest = [item for item in self._known.items() if item[1] is not None][-MOST:]
+        with suppress(OSError, RuntimeError):
+            file = _file()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            part = file.with_name(f".{file.name}.{os.getpid()}")
+            part.write_text(json.dumps(dict(newest)), "utf-8")
+            part.replace(file)
+
+
+def _file() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "pegboard" / "plugins.json"

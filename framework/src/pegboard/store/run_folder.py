@@ -1,0 +1,157 @@
+"""The run folder: making it, and the rows and records written to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from ..base.errors import PegboardError, system_words
+
+
+def new_name(root: Path, name: str) -> Path:
+    """A path `root/name/<time>-<id>` for a run folder; that it can be made there is seen at once."""
+    folder = root / name / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    fresh = [path for path in (folder.parent, *folder.parent.parents) if not path.exists()]
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder.parent, os.W_OK) and folder.parent.exists():
+            raise PermissionError(13, "it is not writable")
+        with suppress(OSError):  # another run begins just now
+            for path in fresh:  # made again with the run: one that does not begin leaves nothing behind
+                path.rmdir()
+    except OSError as error:
+        raise PegboardError(
+            f"cannot make a run folder in {folder.parent}: {error.strerror or error}"
+        ) from None
+    return folder
+
+
+def make_folder(
+    folder: Path,
+    files: Mapping[str, str | bytes],
+    latest: bool = True,
+    fill: Callable[[Path], object] = lambda part: None,
+) -> None:
+    """Make a run folder with its first files, of which some stand in folders, in one operation.
+
+    `fill` puts more into it before it is seen; `latest` points at it from then on.
+    """
+    part = folder.with_name(f".{folder.name}")
+    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed here
+    try:
+        (part / "figures").mkdir(parents=True)
+        for name, contents in files.items():
+            (part / name).parent.mkdir(exist_ok=True)
+            (part / name).write_bytes(
+                contents.encode("utf-8", "backslashreplace") if isinstance(contents, str) else contents
+            )
+        fill(part)
+        part.rename(folder)
+    except OSError as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise PegboardError(f"cannot make the run folder {folder}: {system_words(error)}") from None
+    if latest:
+        _point_latest(folder)
+
+
+def _point_latest(folder: Path) -> None:
+    fresh = folder.parent / f".latest.{os.getpid()}"
+    with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(folder.name)
+        fresh.replace(folder.parent / "latest")
+    fresh.unlink(missing_ok=True)
+
+
+class MetricsFile:
+    """`metrics.jsonl`: one JSON object a line, each complete on disk before the next begins."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: TextIO = path.open("a", encoding="utf-8")
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    @staticmethod
+    def read(path: Path) -> list[dict[str, Any]]:
+        """The rows of a file; a last line cut off by a crash is left out."""
+        rows = []
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except ValueError:
+                break
+        return rows
+
+    @classmethod
+    def rewind(cls, path: Path, step: int) -> list[dict[str, Any]]:
+        """Drop the rows that a run resumed after a step writes again; returns those kept."""
+        rows = [
+            row
+            for row in cls.read(path)
+            if row["step"] <= step and not any(name.startswith("test/") for name in row)
+        ]
+        part = path.with_suffix(".part")
+        part.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        part.replace(path)
+        return rows
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write an object as JSON, whole or not at all."""
+    write_text(path, json.dumps(data, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside, then rename, so that a reader never sees half a file."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, "utf-8", errors="backslashreplace")  # a path may hold what UTF-8 has not
+    part.replace(path)
+
+
+class Claim:
+    """The right to carry a run out, and the text of its plan, through whose file it is held."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self.text = file.read()
+
+    def rewrite(self, text: str) -> None:
+        """Put another plan in the place of the one that was."""
+        self._file.seek(0)
+        self._file.write(text)
+        self._file.truncate()
+        self._file.flush()
+        self.text = text
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[Claim]:
+    """A run with the text of its plan, while no other process may carry the run out.
+
+    A claim ends with its process, however that ends; and where that closes plan.txt, so only this opens it.
+    """
+    with (folder / "plan.txt").open("r+", encoding="utf-8", errors="replace") as file:
+        try:
+            import fcntl
+
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise PegboardError(
+                f"another process is training {folder}: wait for it, or end it, then resume"
+            ) from None
+        except (ImportError, OSError):  # a system or a disk without locks
+            pass
+        yield Claim(file)

@@ -1,0 +1,257 @@
+"""Where the time of a run goes: a clock around all that it calls, and a trace of some steps for a viewer.
+
+The clock runs through the whole run and costs little. The torch profiler, which costs more, records a few
+steps, after the first ones, which are not like the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from ..contract.results import Source
+from ..data import Resident
+from ..engine.loop import Loop
+from ..engine.step import link
+
+if TYPE_CHECKING:
+    from ..report.console import Console
+
+WARM, TRACED = 10, 20  # steps before the trace begins, and steps in it
+PREFIX = "pegboard::"  # of our names in a trace
+FOLDER = "profile"  # in the run folder
+ELSEWHERE = "elsewhere"
+
+
+class Profile:
+    """A context for `loop.run()`; afterwards `profile/` in the run folder holds the trace and the times."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self.seconds = loop, 0.0
+        self.spent: dict[str, float] = {}  # seconds in a part, without those in parts inside it
+        self.calls: dict[str, int] = {}
+        self._open: list[list[Any]] = []  # of each part that is running: name, begin, seconds in others
+        self._on, self._accelerator = False, loop.assembly.device != "cpu"
+        self._first = min(WARM, (loop.plan.steps or 0) // 2)
+        self._trace: profile | None = None
+        self._tracing = False
+        self._aside = 0.0  # seconds that the trace took to begin and to end, which are not the run's
+
+    def watch(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """What does the same and is timed under a name."""
+
+        def timed(*args: Any, **options: Any) -> Any:
+            with self._part(name):
+                return call(*args, **options)
+
+        return timed
+
+    @property
+    def _whole(self) -> bool:
+        """Whether steps become graphs, as far as is known by now."""
+        return self.loop.compiling.made.level in ("step", "auto")
+
+    def _inside(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Part of a step, timed where steps are no graphs."""
+        timed = self.watch(name, call)
+
+        def either(*args: Any, **options: Any) -> Any:
+            if torch.compiler.is_compiling() or self._whole:  # in this order: no graph is to depend on us
+                return call(*args, **options)
+            return timed(*args, **options)
+
+        return either
+
+    def _outside(self, name: str, update: Callable[..., Any]) -> Callable[..., Any]:
+        """A step that is not made by a graph, timed where others are."""
+        timed = self.watch(name, update)
+        return lambda *args: (timed if self._whole else update)(*args)
+
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        if not self._on:
+            yield
+            return
+        mark = record_function(PREFIX + name) if self._tracing else None
+        if mark is not None:
+            mark.__enter__()  # type: ignore[no-untyped-call]
+        begun = self._now()
+        self._open.append([name, begun, 0.0])
+        try:
+            yield
+        finally:
+            whole = self._now() - begun
+            inner = self._open.pop()[2]
+            self.spent[name] = self.spent.get(name, 0.0) + whole - inner
+            self.calls[name] = self.calls.get(name, 0) + 1
+            if self._open:
+                self._open[-1][2] += whole
+            if mark is not None:
+                mark.__exit__(None, None, None)
+
+    def _now(self) -> float:
+        # What a device still has to do belongs to the part that gave it to it; a trace shows it as it is.
+        if self._accelerator and not self._tracing:
+            torch.accelerator.synchronize()
+        return time.perf_counter()
+
+    def __enter__(self) -> Profile:
+        self._attach()
+        self._on, self.seconds = True, -self._now()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stop()
+        self.seconds += self._now() - self._aside
+        self._on = False
+        folder = self.loop.folder / FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+            if self._trace is not None:
+                self._trace.export_chrome_trace(str(folder / "trace.json"))
+            names = ("part", "calls", "seconds", "share")
+            times = {"steps": self.loop.progress.step, "seconds": self.seconds}
+            rows = [dict(zip(names, row, strict=True)) for row in self.rows()]
+            (folder / "times.json").write_text(json.dumps(times | {"parts": rows}, indent=1) + "\n", "utf-8")
+        except OSError as wrong:
+            self.loop.watcher.note(f"profile: cannot write {folder}: {wrong.strerror or wrong}")
+
+    def _attach(self) -> None:
+        """Put the clock around the parts of the loop; around whole steps, as long as these become graphs."""
+        loop = self.loop
+        loop.linked = [link(loop.assembly, kit, loop.precision, self._inside) for kit in loop.assembly.kits]
+        if loop.settings.trainer.compile != "model":
+            self._watch_hung()
+        updates = [linked.update for linked in loop.linked]
+        if loop.settings.trainer.compile in ("step", "auto"):
+            updates = [self._outside("step, not compiled", update) for update in updates]
+        counted = [self._counted(update) for update in updates]
+        loop.linked = [of._replace(update=update) for of, update in zip(loop.linked, counted, strict=True)]
+        if isinstance(loop.train, Resident):  # which a graph knows and reads by itself
+            vars(loop.train)["gather"] = self._inside("data", loop.train.gather)
+        else:
+            loop.train = _Timed(loop.train, self.watch)
+        watched = [
+            (loop, "evaluate", "evaluation"),
+            (loop, "save", "checkpoint"),
+            (loop, "_row", "rows and trackers"),
+            (loop.watcher, "row", "rows and trackers"),
+            (loop.watcher, "advanced", "progress"),
+            (loop.compiling, "_call", "compiled step"),
+        ]
+        for thing, method, name in watched:
+            setattr(thing, method, self.watch(name, getattr(thing, method)))
+        loop.compiling._call = self._counted(loop.compiling._call, len)  # type: ignore[method-assign]
+
+    def _watch_hung(self) -> None:
+        """Modules that hang on pegs act inside the forward pass."""
+        for _, peg, keys in self.loop.assembly.hung:
+            for key in keys:
+                module = peg.get_submodule(key)
+                module.forward = self._in_training(module, self._inside(f"hang {key}", module.forward))
+
+    def _in_training(self, module: nn.Module, timed: Callable[..., Any]) -> Callable[..., Any]:
+        """What is timed in the forward pass of a step, and not in an evaluation."""
+        forward = module.forward
+        return lambda *args: (timed if module.training else forward)(*args)
+
+    def _counted(
+        self, update: Callable[..., Any], steps: Callable[[Any], int] = lambda batches: 1
+    ) -> Callable[..., Any]:
+        """An update, or a call of so many, before which the trace begins or ends, where it is time for that.
+
+        A call with the last steps of a run is traced, if nothing was yet.
+        """
+
+        def counted(*args: Any) -> Any:
+            step = self.loop.progress.step
+            last = step + steps(args[0]) >= (self.loop.plan.steps or 0)
+            if self._tracing and step >= self._first + TRACED:
+                self._stop()
+            elif self._trace is None and (step >= self._first or last):
+                self._start()
+            return update(*args)
+
+        return counted
+
+    def _start(self) -> None:
+        begun = self._now()
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it says when it starts and stops, to everybody
+        activities = [ProfilerActivity.CPU]
+        if self.loop.assembly.device.startswith("cuda"):
+            activities.append(ProfilerActivity.CUDA)
+        self._trace = profile(activities=activities)
+        self._trace.start()
+        self._tracing = True
+        self._aside += self._now() - begun
+
+    def _stop(self) -> None:
+        if self._tracing and self._trace is not None:
+            begun = self._now()
+            self._trace.stop()
+            self._tracing = False
+            self._aside += self._now() - begun
+
+    def rows(self) -> list[tuple[str, int, float, float]]:
+        """Name, calls, seconds and share of every part, the longest first; together all of the time."""
+        spent, calls = dict(self.spent), dict(self.calls)
+        making = self.loop.compiling.made.seconds if "compiled step" in spent else 0.0
+        if making:
+            making = min(making, spent["compiled step"])
+            spent["compiled step"] -= making
+            spent["making graphs"], calls["making graphs"] = making, self.loop.compiling.made.graphs
+        spent = dict(sorted(spent.items(), key=lambda item: -item[1]))
+        spent[ELSEWHERE] = self.seconds - sum(spent.values())
+        whole = max(self.seconds, 1e-9)
+        return [(name, calls.get(name, 0), time, time / whole) for name, time in spent.items()]
+
+    def show(self, console: Console) -> None:
+        """A table for people, and where the trace is."""
+        steps = max(self.loop.progress.step, 1)
+        rows = [
+            [name, calls or "", f"{seconds / steps * 1e3:.3f}", f"{share:.1%}"]
+            for name, calls, seconds, share in self.rows()
+        ]
+        title = f"where the time went: {self.seconds:.2f} s, {steps} steps"
+        console.table(title, ["part", "calls", "ms per step", "share"], rows)
+        for note in self._notes():
+            console.say(note)
+        if self._trace is not None:  # a run that was stopped may not have come so far
+            console.say(
+                f"trace       {self.loop.folder / FOLDER / 'trace.json'}, for https://ui.perfetto.dev"
+            )
+
+    def _notes(self) -> Iterator[str]:
+        level = self.loop.compiling.made.level
+        if "compiled step" in self.spent:
+            yield "a compiled step is one graph; trainer.compile=off shows the times of what is in it"
+        elif level == "model":
+            yield "the forward pass is one graph: what hangs in it has no times of its own"
+        elif any(name.startswith("hang ") for name in self.spent):
+            yield "what hangs on pegs is timed in the forward pass; its gradients are part of backward"
+        if self._accelerator:
+            yield "every part waited for the device, so that its time is its own; without --profile none does"
+
+
+class _Timed:
+    """The training samples, timed when they are drawn."""
+
+    def __init__(self, source: Source, watch: Callable[..., Any]) -> None:
+        self._source, self.gather = source, watch("data", source.gather)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def to(self, device: str) -> Source:
+        return self._source.to(device)
