@@ -40,10 +40,10 @@ OUTSIDE = re.compile(  # a link upwards
 )
 # Sources that a checkout links to, and the pages that are made from them.
 MADE = {
-    "framework/src/pegboard/contract/hookspecs.py": "reference/hooks.md",
+    "framework/src/pegboard/hookspecs.py": "reference/hooks.md",
     "framework/src/pegboard/__init__.py": "reference/python.md",
-    "framework/src/pegboard/contract/records.py": "reference/python.md",
-    "framework/src/pegboard/contract/tricks.py": "reference/python.md",
+    "framework/src/pegboard/parts.py": "reference/python.md",
+    "framework/src/pegboard/regularizer.py": "reference/python.md",
     "framework/src/pegboard/config/nodes.py": "reference/config.md",
     "framework/src/pegboard/cli/__init__.py": "reference/commands.md",
 }

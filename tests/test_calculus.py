@@ -13,7 +13,7 @@ import torch
 from counting import Counting
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import Linked, link
+from pegboard.engine.step import Step, make_step
 from pegboard.planning.plan import Assembly, assemble, make_plan
 from pegboard_mlp.modules import Mlp
 from points import given
@@ -44,7 +44,7 @@ def gradient(function: Callable[..., Tensor], *at: float) -> list[float]:
         return function(*output[:, 0]), output
 
     assembly.kits[0].player.loss = loss
-    linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+    linked = make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
     value, (slopes,) = linked.gradients([pegboard.Batch((torch.eye(count, dtype=F64),))])
     assert slopes is not None and torch.equal(value, function(*torch.tensor(at, dtype=F64)))
     return slopes[0].tolist()  # type: ignore[no-any-return]
@@ -326,7 +326,7 @@ class Duals(nn.Module):
 
 
 # The engine.
-def engine(**model: Any) -> tuple[Assembly, Linked, list[str]]:
+def engine(**model: Any) -> tuple[Assembly, Step, list[str]]:
     """A network of 4 inputs and 3 outputs with its step, in float64, and what that step calls."""
     config = {
         "data": {"name": "iris"},
@@ -345,7 +345,7 @@ def engine(**model: Any) -> tuple[Assembly, Linked, list[str]]:
 
         return watched
 
-    return assembly, link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"), watch), called
+    return assembly, make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu"), watch), called
 
 
 def weights(model: nn.Module) -> list[tuple[Tensor, Tensor]]:

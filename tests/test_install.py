@@ -65,7 +65,8 @@ def test_plugin_is_ready_beside_the_core_alone(alone: tuple[str, Sandbox]) -> No
     name, sandbox = alone
     complaints = sandbox.pip("check").stdout
     assert "pegboard" not in complaints
-    code = "from pegboard.registry.discovery import Registry\nfor p in Registry.discover().plugins: print(p.dist, p.state)"
+    code = "from pegboard.registry.discovery import Registry\n"
+    code += "for p in Registry.discover().plugins: print(p.dist, p.state)"
     found = sandbox.run("python", "-c", code)
     assert f"{name} ready" in found.stdout.splitlines(), found.stdout + found.stderr
     listed = sandbox.run("pegboard", "plugins", "list")

@@ -15,8 +15,9 @@ import torch
 from counting import OPERATIONS, Counted, Counting, apply, dot, flops, multiplications, plain, product
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
+from pegboard.engine.step import make_step
 from pegboard.planning.plan import Plan, assemble, make_plan
+from pegboard.preview.explain import explain
 from pegboard_mlp.modules import Mlp
 from pegboard_mlp.operations import operations
 from torch import Tensor, nn
@@ -324,7 +325,7 @@ def test_a_step_is_counted_where_a_module_is_called_on_a_parameter(tmp_path: Pat
         "optimizer": {"name": "adam"},
         "plugins": {"local": [str(tmp_path / "shaped.py")]},
     }
-    text = make_plan(check(config), read=False).explain()
+    text = explain(make_plan(check(config), read=False))
     assert explained(text, "a step") == 2 * 2 * 32 * 64 * 10  # the output, and the weight's gradient
 
 
@@ -444,7 +445,7 @@ def test_the_gradient_of_a_training_step_costs_at_most_five_times_the_loss_of_it
     for depth, width in ((2, 64), (6, 64), (12, 64), (6, 256)):
         assembly = assemble(plan([width] * depth), "cpu")
         player = assembly.kits[0].player
-        linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+        linked = make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
         batch = pegboard.Batch((torch.zeros(16, 4),), torch.arange(16) % 3)
         forward = flops(lambda p=player, a=assembly, b=batch: p.loss(a.model, b))
         whole = flops(lambda k=linked, b=batch: k.gradients([b]))

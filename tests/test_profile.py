@@ -11,7 +11,7 @@ from typing import Any
 import pegboard
 import pytest
 from pegboard.cli import main
-from pegboard.planning.plan import Plan, assemble, overrides
+from pegboard.planning.plan import assemble, overrides
 from pegboard.registry.discovery import Registry
 from proofs import Config, all_tricks, differences, plain
 from sweeps import first_of_each
@@ -30,7 +30,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         "discover",
         lambda local=(), disable=(), only=None: discover(*map(tuple, (local, disable)), only),
     )
-    monkeypatch.setattr(Plan, "explain", lambda plan: "a plan\n")
+    monkeypatch.setattr("pegboard.run.training.explain", lambda plan: "a plan\n")
     monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from pegboard.config.check import check
 from pegboard.engine import torch_private
-from pegboard.planning.plan import Assembly, Plan, assemble, make_plan
+from pegboard.planning.plan import Assembly, assemble, make_plan
 from sweeps import first_of_each
 from torch import nn
 from torch.nn import functional
@@ -226,7 +226,7 @@ def test_the_printed_trace_is_that_of_a_run(
         if module.training and id(module) in hung:
             events.append(hung[id(module)])
 
-    monkeypatch.setattr(Plan, "explain", lambda plan: "")  # which makes a step of its own
+    monkeypatch.setattr("pegboard.run.training.explain", lambda plan: "")  # which makes a step of its own
     monkeypatch.setattr(Assembly, "linked", watched)
     monkeypatch.setattr(torch_private, "run_backward", told("backward", torch_private.run_backward))
     handles: list[Any] = [

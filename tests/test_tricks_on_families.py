@@ -15,8 +15,9 @@ import pytest
 import torch
 from pegboard import Batch, DataSpec, Masked, PegboardError, Span, Tokens
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
-from pegboard.planning.plan import Assembly, pegs
+from pegboard.engine.step import make_step
+from pegboard.planning import pegs
+from pegboard.planning.plan import Assembly
 from pegboard.testing import partner_run
 from pegboard.testing.runs import lean, plugins_once
 from torch import Tensor, nn
@@ -93,7 +94,7 @@ def trained(case: Case, steps: int = 3, **tricks: Any) -> Trained:
     assembly.model.train()
     (kit,), splits = assembly.kits, assembly.plan.splits
     assert splits is not None
-    update = link(assembly, kit, choose_precision("fp32", "cpu")).update
+    update = make_step(assembly, kit, choose_precision("fp32", "cpu")).update
     batches = [splits.train.gather(torch.arange(8 * step, 8 * step + 8)) for step in range(steps)]
     slopes: list[Tensor] = []
     hook = assembly.model.register_forward_hook(

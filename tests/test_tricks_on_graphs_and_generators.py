@@ -11,7 +11,7 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
+from pegboard.engine.step import make_step
 from pegboard.testing import partner_run
 from pegboard.testing.runs import lean, plugins_once
 from torch import Tensor
@@ -66,7 +66,7 @@ def trained(case: Case, **tricks: Any) -> dict[str, Tensor]:
     assert splits is not None
     assembly.model.train()
     torch.manual_seed(0)
-    players = [link(assembly, kit, precision) for kit in assembly.kits]
+    players = [make_step(assembly, kit, precision) for kit in assembly.kits]
     whole = len(splits.train)
     for step in range(2):
         numbers = torch.arange(8) if whole > 8 else torch.arange(whole)

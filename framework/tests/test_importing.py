@@ -190,7 +190,8 @@ def test_whoever_leaves_early_leaves_no_process_behind(
 
 
 def test_it_imports_nothing_heavy_itself() -> None:
-    code = "import sys, pegboard.tools.doctor, pegboard.tools.import_child; print({'torch', 'numpy'} & set(sys.modules))"
+    code = "import sys, pegboard.tools.doctor, pegboard.tools.import_child\n"
+    code += "print({'torch', 'numpy'} & set(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     found = subprocess.check_output([sys.executable, "-c", code], text=True, env=environment)
     assert found.strip() == "set()"

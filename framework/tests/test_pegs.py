@@ -11,9 +11,9 @@ import torch
 from calls import count_calls
 from pegboard import Peg
 from pegboard.config.check import check
+from pegboard.planning import plan as planning
 from pegboard.planning.pegs import find, infer
 from pegboard.planning.plan import assemble, make_plan
-from pegboard.planning.plan import plan as planning
 from torch import Tensor, nn
 from torch.nn import functional
 

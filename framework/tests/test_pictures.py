@@ -26,7 +26,7 @@ from pegboard import (
     Vector,
 )
 from pegboard.cli import main
-from pegboard.report.pictures import GREY, MOST_ROWS, PALETTE, draw_by_spec, draw_data
+from pegboard.inference.pictures import GREY, MOST_ROWS, PALETTE, draw_by_spec, draw_data
 
 Capture = pytest.CaptureFixture[str]
 TOY = Path(__file__).with_name("toy.py")

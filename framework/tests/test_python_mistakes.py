@@ -12,6 +12,7 @@ import pytest
 from pegboard import PegboardError
 from pegboard.config.check import check
 from pegboard.planning.plan import make_plan
+from pegboard.preview.explain import explain
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
@@ -20,7 +21,7 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "train": pegboard.train,
     "plan": pegboard.plan,
     "check": lambda source, *words: check(source, words),
-    "explain": lambda source, *words: make_plan(check(source, words), read=False).explain(),
+    "explain": lambda source, *words: explain(make_plan(check(source, words), read=False)),
 }
 
 

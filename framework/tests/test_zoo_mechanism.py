@@ -17,6 +17,7 @@ from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.registry.discovery import Registry
 from pegboard.store import zoo
+from pegboard.tools import zoo_table
 
 Config = Callable[..., dict[str, Any]]
 
@@ -98,7 +99,7 @@ def test_a_reference_written_by_hand_is_kept_and_shown(
     )
     main(["zoo", "record", "points/net", "--seeds", "1", "--root", "out"])
     page = shelf / "README.md"
-    page.write_text(f"Before\n{zoo.BEGIN}\nwhat was there\n{zoo.END}\nafter\n")
+    page.write_text(f"Before\n{zoo_table.BEGIN}\nwhat was there\n{zoo_table.END}\nafter\n")
     assert main(["zoo", "table", str(page), "--check"]) == 1
     assert main(["zoo", "table", str(page)]) == 0
     assert main(["zoo", "table", str(page), "--check"]) == 0
@@ -131,13 +132,13 @@ def test_a_cross_validation_is_recorded_with_its_deviation_over_the_folds(shelf:
     found = [run.summary["statistics"]["shared/right"] for run in runs]
     assert figure["values"] == [one["mean"] for one in found]
     assert figure["folds"] == pytest.approx(sum(one["std"] for one in found) / 2)
-    line = zoo.table([recipe]).splitlines()[-1]
+    line = zoo_table.table([recipe]).splitlines()[-1]
     assert f"± {figure['folds']:.4f} over folds | 2 | 0.9: a paper" in line
     assert line.endswith(f"| {pegboard.__version__} |")  # outside a repository; in one, the commit too
     recipe.result["commit"] = {"id": "0123456789abcdef", "changed": 0}
-    assert zoo.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456 |")
+    assert zoo_table.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456 |")
     recipe.result["commit"]["changed"] = 2
-    assert zoo.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456, changed |")
+    assert zoo_table.table([recipe]).endswith(f"| {pegboard.__version__} at 0123456, changed |")
 
 
 def test_a_recipe_trains_with_overrides(shelf: Path) -> None:
@@ -155,4 +156,4 @@ def test_unknown_and_doubled_names_are_errors(shelf: Path) -> None:
     with pytest.raises(PegboardError, match="is brought by acme-shelf, acme-shelf"):
         zoo.find_recipe("points/net", registry)
     with pytest.raises(PegboardError, match="no place for the table"):
-        zoo.update_table("nothing", [])
+        zoo_table.update_table("nothing", [])

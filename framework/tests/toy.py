@@ -257,8 +257,9 @@ class Everything(Trick):
         self._count("edit_loss")
         return loss * 2
 
-    def edit_grads(self, params: Any) -> None:
+    def edit_grads(self, grads: Any, params: Any) -> Any:
         self._count("edit_grads")
+        return grads
 
     def after_step(self, model: Any) -> None:
         self._count("after_step")

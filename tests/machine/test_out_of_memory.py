@@ -14,7 +14,7 @@ import torch
 from machine import Fails, goes_on
 from pegboard.config.nodes import Chosen
 from pegboard.engine import torch_private
-from pegboard.planning.plan import plan as planning
+from pegboard.planning import plan as planning
 from pegboard.store import checkpoint
 from pegboard.store.run_folder import out_of_memory
 from torch import nn

@@ -13,7 +13,7 @@ from pathlib import Path
 from pegboard.registry.discovery import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
-FILE = ROOT / "framework" / "src" / "pegboard" / "known_parts.json"
+FILE = ROOT / "framework" / "src" / "pegboard" / "registry" / "known_parts.json"
 
 
 def text() -> str:

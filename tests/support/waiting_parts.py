@@ -254,9 +254,12 @@ def _backward(self: SeededTrick, loss: Tensor, output: Any, batch: Batch) -> Ten
     return loss + Watched.apply(output).mean()  # type: ignore[no-any-return,no-untyped-call]
 
 
-def _edit_grads(self: SeededTrick, params: list[nn.Parameter]) -> None:
-    assert params[0].grad is not None
-    act(self.do, params[0].grad)
+def _edit_grads(
+    self: SeededTrick, grads: list[Tensor | None], params: list[nn.Parameter]
+) -> list[Tensor | None]:
+    assert grads[0] is not None
+    act(self.do, grads[0])
+    return grads
 
 
 def _after_step(self: SeededTrick, model: nn.Module) -> None:

@@ -15,6 +15,7 @@ from pegboard.inference.trained import Trained
 from pegboard.planning.plan import make_plan
 from pegboard.run.provenance import data_record
 from pegboard.store import zoo
+from pegboard.tools import zoo_table
 
 OURS = [r for r in zoo.recipes() if r.dist == "pegboard-zoo"]
 CHECKED = {r.name: check(r.config) for r in OURS}
@@ -126,7 +127,7 @@ def test_what_the_recorded_figures_say() -> None:
     assert accuracy["cora/cheb"] == pytest.approx(0.812, abs=0.01)
     assert 0.55 <= accuracy["cora/mlp"] <= 0.6
     gin = zoo.find_recipe("mutag/gin").result  # beside the paper stands the figure by its rule
-    assert zoo.headline(gin) == "shared/accuracy" and gin["reference"].keys() == {"shared/accuracy"}
+    assert zoo_table.headline(gin) == "shared/accuracy" and gin["reference"].keys() == {"shared/accuracy"}
     assert 0.86 <= gin["figures"]["shared/accuracy"]["mean"] < gin["figures"]["val/accuracy"]["mean"]
     assert accuracy["mnist/pointnet"] >= 0.97
     sizes = {name: zoo.find_recipe(f"mnist/{name}").result["parameters"] for name in ("mlp", "mlp-small")}
@@ -188,7 +189,7 @@ def test_least_squares_agrees_with_the_closed_form() -> None:
 
 
 def test_the_table_is_made_from_the_result_files() -> None:
-    assert zoo.update_table(README.read_text("utf-8"), OURS) == README.read_text("utf-8"), (
+    assert zoo_table.update_table(README.read_text("utf-8"), OURS) == README.read_text("utf-8"), (
         "zoo/README.md is stale: run `make zoo-table`"
     )
 

@@ -95,6 +95,7 @@ _LAZY = {
     "cut_fold": "data",
     "extend": "inference.decoding",
     "load": "tools.api",
+    "pegs": "planning.pegs",
     "resume": "tools.api",
     "plan": "tools.api",
     "sampled": "data",
@@ -185,7 +186,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        module = importlib.import_module(f".{_LAZY[name]}", __name__)
+        value = module if _LAZY[name].endswith(f".{name}") else getattr(module, name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'pegboard' has no attribute {name!r}")

@@ -132,13 +132,15 @@ def build_noise(config: SoundNoise, context: Context) -> Trick:
         def __init__(self) -> None:
             self.step = torch.zeros((), device=context.device)
 
-        def edit_grads(self, params: list[nn.Parameter]) -> None:
+        def edit_grads(
+            self, grads: list[torch.Tensor | None], params: list[nn.Parameter]
+        ) -> list[torch.Tensor | None]:
             if config.std == 0:
-                return
+                return grads
             self.step += 1
-            for p in params:
-                if p.grad is not None:
-                    p.grad = p.grad + config.std * torch.sin(37 * p.detach() + self.step) / self.step
+            scale = config.std / self.step
+            waves = (torch.sin(37 * p.detach() + self.step) for p in params)
+            return [None if g is None else g + scale * w for g, w in zip(grads, waves, strict=True)]
 
         def state_dict(self) -> dict[str, Any]:
             return {"step": self.step}

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pegboard import Peg
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
+from pegboard.engine.step import make_step
 from pegboard.planning.pegs import find
 from pegboard.planning.plan import assemble, make_plan
 from pegboard_batchnorm import BatchNorm
@@ -157,7 +157,7 @@ def test_what_a_layer_receives_drifts_less(seed: int) -> None:
         assembly = assemble(make_plan(check(given), read=True), "cpu")
         assert assembly.plan.splits is not None
         batch, model = assembly.plan.splits.train.gather(torch.arange(512)), assembly.model.train()
-        update = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu")).update
+        update = make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu")).update
         last = [m for m in model.modules() if isinstance(m, nn.ReLU)][-1]
         with InputDrift(last) as seen:
             for step in range(60):

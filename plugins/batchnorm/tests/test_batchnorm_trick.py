@@ -16,7 +16,7 @@ from light import loaded
 from pegboard import Context, Peg, PegboardError, Trick
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
+from pegboard.engine.step import make_step
 from pegboard.planning.pegs import find, infer
 from pegboard.planning.plan import assemble, make_plan
 from pegboard_batchnorm import BatchNorm, build, pegboard_regularizers
@@ -202,7 +202,7 @@ def trained(model: dict[str, Any], start: nn.Module | None = None) -> nn.Module:
         left, unknown = assembly.model.load_state_dict(start.state_dict(), strict=False)
         assert not left and all(name.endswith("bias") for name in unknown)
     assembly.model.train()
-    update = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu")).update
+    update = make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu")).update
     splits = assembly.plan.splits
     assert splits is not None
     for step in range(0 if start is None else 20):

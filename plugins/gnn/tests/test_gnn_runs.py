@@ -11,6 +11,7 @@ import torch
 from pegboard.base.errors import PegboardError
 from pegboard.config.check import check
 from pegboard.planning.plan import assemble, make_plan
+from pegboard.preview.explain import explain
 from pegboard.testing.runs import cut_and_resumed, differences, lean, whole
 from pegboard.tools.api import Run
 from pegboard_gnn.trials import write_citations, write_molecules
@@ -212,5 +213,5 @@ def test_the_probe_of_smoothing_sees_nodes_become_alike(tmp_path: Path) -> None:
 def test_a_step_on_batches_of_graphs_waits_for_no_device(model: str) -> None:
     data = {"name": "cycles", "nodes": 11, "skips": [2, 3], "copies": 5, "batch_size": 4}
     fields = {"name": model, "hidden": [4], "jump": "cat", "norm": "pair", "residual": True}
-    text = make_plan(check(config(data=data, model=fields)), read=True).explain()
+    text = explain(make_plan(check(config(data=data, model=fields)), read=True))
     assert "one step" in text and "not tried" not in text

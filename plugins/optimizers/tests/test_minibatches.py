@@ -9,7 +9,7 @@ from pegboard.config.check import check
 from pegboard.data import epoch_order
 from pegboard.data.sampling import all_alike
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
+from pegboard.engine.step import make_step
 from pegboard.inference.trained import Trained
 from pegboard.planning.plan import assemble, make_plan
 from pegboard_objectives.functional import regression
@@ -33,7 +33,7 @@ def gradients(x, y, w, batches):
     assembly = assemble(make_plan(check(config), read=True), "cpu")
     with torch.no_grad():
         assembly.model.double().head.weight.copy_(w.T)
-    linked = link(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
+    linked = make_step(assembly, assembly.kits[0], choose_precision("fp32", "cpu"))
     found = [linked.gradients([Batch((x[index],), y[index])])[1] for index in batches]
     return torch.stack([g.flatten() for [g] in found])
 

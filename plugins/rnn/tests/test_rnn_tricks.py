@@ -11,8 +11,9 @@ import torch
 from pegboard import Classes, Context, DataSpec, PegboardError, Spec, Tokens
 from pegboard.config.check import check
 from pegboard.engine.precision import choose_precision
-from pegboard.engine.step import link
-from pegboard.planning.plan import Assembly, assemble, make_plan, pegs
+from pegboard.engine.step import make_step
+from pegboard.planning import pegs
+from pegboard.planning.plan import Assembly, assemble, make_plan
 from pegboard.testing import partner_config, partner_run
 from pegboard.testing.runs import lean
 from pegboard.testing.subjects import PARTNER
@@ -230,7 +231,7 @@ def trained(data: dict[str, Any], model: dict[str, Any], **tricks: Any) -> dict[
     assembly.model.train()
     (kit,), splits = assembly.kits, assembly.plan.splits
     assert splits is not None
-    update = link(assembly, kit, choose_precision("fp32", "cpu")).update
+    update = make_step(assembly, kit, choose_precision("fp32", "cpu")).update
     for step in range(3):
         update([splits.train.gather(torch.arange(8 * step, 8 * step + 8))], step)
     return assembly.model.state_dict()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-OURS = str(Path(__file__).parent) + os.sep
+OURS = str(Path(__file__).parents[1]) + os.sep
 
 Place = tuple[str, int]  # a file and a line in it
 _told: set[tuple[Place, str]] = set()
@@ -65,9 +66,11 @@ def _caller() -> FrameType:
 
 def _owner(module: str) -> str:
     """The plugin a module belongs to: the one whose light module shares most of its name; "" for none."""
-    from ..registry.installed import find_installed
-
-    lights = {plugin.target.partition(":")[0]: plugin.title for plugin, _, _ in find_installed()}
+    lights = {
+        point.module: f"{point.dist.name} {point.dist.version} (plugin {point.name!r})"
+        for point in entry_points(group="pegboard")
+        if point.dist is not None
+    }
     while module:
         for light, title in lights.items():
             if f"{light}.".startswith(f"{module}."):

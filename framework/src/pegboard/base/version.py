@@ -1,4 +1,4 @@
 """The version of the core, and the number of the API that plugins see."""
 
-__version__ = "0.2.0"
-API = 2
+__version__ = "0.3.0"
+API = 3

@@ -18,6 +18,7 @@ def run(args: argparse.Namespace) -> int:
 
     settings = check(args.config, args.overrides)
     from ..planning.plan import make_plan
+    from ..preview.explain import explain
 
-    print(make_plan(settings, read=False).explain(), end="")
+    print(explain(make_plan(settings, read=False)), end="")
     return 0

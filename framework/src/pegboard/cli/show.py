@@ -112,8 +112,8 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
         chosen, seed = choose(Dataset, name, words, registry), 0
     path = picture_path(args.out, chosen.entry.part.name)
     from ..contract.records import Context
+    from ..inference.pictures import draw_data, named
     from ..planning.plan import build, read_data
-    from ..report.pictures import draw_data, named
 
     part: Any = chosen.entry.part
     splits = read_data(settings) if settings else build(chosen, Context(seed=seed, key="data"))

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ..report.console import Console
     from ..store import zoo
+    from ..tools import zoo_recording, zoo_table
 
     console = Console()
     if args.action == "list":
@@ -54,18 +55,18 @@ def run(args: argparse.Namespace) -> int:
         console.say(f"{recipe.card.strip()}\n\n{recipe.config.read_text('utf-8').strip()}\n")
         rows = [[name, f["mean"], f["std"]] for name, f in recipe.result.get("figures", {}).items()]
         console.table("recorded", ["figure", "mean", "spread"], rows)
-        console.table("recorded with", ["what", "value"], zoo.conditions(recipe.result))
+        console.table("recorded with", ["what", "value"], zoo_table.conditions(recipe.result))
     elif args.action == "train":
         from ..config.check import check
 
         recipe = zoo.find_recipe(args.recipe)
-        settings = check(recipe.config, [f"name={zoo._slug(recipe.name)}", *args.overrides])
+        settings = check(recipe.config, [f"name={zoo_recording.slug(recipe.name)}", *args.overrides])
         from ..tools import cross_validation
 
         cross_validation.train(settings, Path(args.root), console)
     elif args.action == "record":
         for recipe in [zoo.find_recipe(name) for name in args.recipe]:
-            path = zoo.record(recipe, args.seeds, Path(args.root), console.say, not args.no_weights)
+            path = zoo_recording.record(recipe, args.seeds, Path(args.root), console.say, not args.no_weights)
             console.say(f"written: {path}")
     else:
         return _table(Path(args.page), args.check)
@@ -79,7 +80,8 @@ def _count(text: str) -> int:
 
 
 def _row(recipe: object) -> list[object]:
-    from ..store.zoo import Recipe, headline, shown
+    from ..store.zoo import Recipe
+    from ..tools.zoo_table import headline, shown
 
     assert isinstance(recipe, Recipe)
     if not recipe.result.get("figures"):
@@ -99,10 +101,11 @@ def _table(page: object, check: bool) -> int:
     from pathlib import Path
 
     from ..store import zoo
+    from ..tools.zoo_table import update_table
 
     path = Path(str(page))
     before = path.read_text("utf-8")
-    after = zoo.update_table(before, zoo.recipes())
+    after = update_table(before, zoo.recipes())
     if check and before != after:
         print(f"{path} is stale: run pegboard zoo table {path}")
         return 1

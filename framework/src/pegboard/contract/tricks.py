@@ -85,8 +85,12 @@ class Trick:
         """The loss to descend instead of this one; `batch` is the edited one."""
         raise NotImplementedError
 
-    def edit_grads(self, params: list[nn.Parameter]) -> None:
-        """Change the gradients in place, after the last backward of an update and before it."""
+    def edit_grads(self, grads: list[Tensor | None], params: list[nn.Parameter]) -> list[Tensor | None]:
+        """The gradients to move by instead of these, in the order of the parameters; None stays None.
+
+        Called after the last backward of an update and before it. None is changed in place: two parameters
+        may have got the same tensor.
+        """
         raise NotImplementedError
 
     def after_step(self, model: nn.Module) -> None:

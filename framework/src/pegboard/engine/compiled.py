@@ -27,7 +27,7 @@ from .compile_private import differentiable_on_meta, is_compilers, last_reason, 
 from .estimate import TIMED, Estimate
 from .graph import Graph, Unfit, flat, inductor_options, only_traced, reason, tracing
 from .precision import Precision
-from .step import Linked
+from .step import Step
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -88,7 +88,7 @@ def functional_updates(assembly: Assembly) -> list[Update]:
 
 
 def whole_update(
-    linked: Sequence[Linked],
+    linked: Sequence[Step],
     updates: Sequence[Update],
     turn: Sequence[int],
     gather: Callable[[Tensor], Batch],
@@ -101,7 +101,8 @@ def whole_update(
         if index is not None:
             batches = [gather(rows) for rows in index.unbind()]
         for player in turn:
-            loss = linked[player].traced(batches, rates[player].unbind(), updates[player]).reshape(())
+            step = linked[player]
+            loss = step.update_in_graph(batches, rates[player].unbind(), updates[player]).reshape(())
             finite = torch.isfinite(loss)
             total, count = sums[player]
             total.add_(torch.where(finite, loss, 0))
@@ -114,7 +115,7 @@ def whole_update(
 
 
 def try_trace(
-    assembly: Assembly, linked: Sequence[Linked], turn: Sequence[int], batches: Sequence[Batch]
+    assembly: Assembly, linked: Sequence[Step], turn: Sequence[int], batches: Sequence[Batch]
 ) -> str:
     """Why a step that was made once cannot be traced whole, or "": nothing is compiled, nothing computed."""
     if why := compile_private.missing_for_trials():

@@ -33,7 +33,7 @@ from .malloc import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .prepare import prepare
-from .step import link, turns
+from .step import make_step, turns
 
 FLUSH = 512  # losses kept apart on the device before they are summed
 SPAN = 0.1  # seconds of steps between two looks at the clock
@@ -94,7 +94,7 @@ class Loop:
         self.halt = 0  # number of a signal that asks to stop; read after every step
         start_average(assembly)
         prepare(assembly, self.train, watcher.working)
-        self.linked = [link(assembly, kit, precision) for kit in assembly.kits]
+        self.linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
         self.compiling = Compiling(self)
         self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]  # since the last flush
@@ -421,7 +421,7 @@ class Loop:
             )
         for kit, saved in zip(a.kits, state["optimizers"], strict=True):
             kit.optimizer.load_state_dict(saved)
-        self.linked = [link(a, kit, self.precision) for kit in a.kits]  # their groups are new objects
+        self.linked = [make_step(a, kit, self.precision) for kit in a.kits]  # their groups are new objects
         for linked, skipped in zip(self.linked, state["skipped"], strict=True):
             if linked.guard is not None:
                 linked.guard.base, linked.guard.left_out = self.progress.step, skipped

@@ -1,14 +1,16 @@
-"""The linked step: everything a plan does in one update, as one function and plain tuples.
+"""One update of a player: forward, gradients, guard, apply, as the methods of `Step`, in the order they act.
 
-Nothing is looked up here. A stage that nobody uses costs a truth test; nothing waits for the device.
-`update` is the step as Python runs it. `traced` is the same as a function for a graph, where the rates are
-tensors and an update with numbers that are not finite is undone instead of left out.
+Everything that a step calls is collected once, when it is made: nothing is looked up in it, a stage that
+nobody uses costs a truth test, and nothing waits for the device. `update` is the step as Python runs it.
+`update_in_graph` is the same for a graph, where the rates are tensors and an update with numbers that are not
+finite is undone instead of left out. An optimizer that evaluates the loss again has a `ClosureStep`, and
+training in fp16 a `ScaledStep`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,252 +25,307 @@ from .precision import Precision
 Grads = list[Tensor | None]
 Watch = Callable[[str, Callable[..., Any]], Callable[..., Any]]  # wraps what is called under a name
 UNTOLD = ("schedule", "guard", "decay")  # names of what the core does between the parts
-
-
-class Linked(NamedTuple):
-    """What one player does in a step. `update`: (batches to accumulate, number of the step) -> mean loss."""
-
-    update: Callable[[Sequence[Batch], int], Tensor]
-    gradients: Callable[[Sequence[Batch]], tuple[Tensor, Grads]]  # without the update, for a second look
-    traced: Callable[[Sequence[Batch], Sequence[Tensor], Update], Tensor]
-    guard: Guard | None
-    params: list[nn.Parameter]
-
-
 ALONE = (None,)  # the share of a batch that is all of an update
 
 
-def link(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch | None = None) -> Linked:
-    """The update of a player as one function. With `watch`, each part is called through what it returns."""
+def make_step(assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch | None = None) -> Step:
+    """The step of a player. With `watch`, each part is called through what it returns."""
+    kind = ClosureStep if kit.closure else Step if precision.scaler is None else ScaledStep
+    return kind(assembly, kit, precision, watch or _unwatched)
 
-    def stage(name: str) -> tuple[Callable[..., Any], ...]:
-        methods = assembly.linked(name, kit.player.name)
-        return tuple(watch(f"{name} {key}", method) if watch else method for key, method in methods)
 
-    model, optimizer, trainer = assembly.model, kit.optimizer, assembly.plan.settings.trainer
-    compute = kit.player.loss
-    if watch is not None:
-        compute = watch(f"forward and loss of {kit.player.name}", compute)
-    compute = precision.wrap(compute)
-    own_target, mass = kit.player.target, assembly.objective.mass
-    edit_batch, edit_loss = stage("edit_batch"), stage("edit_loss")
-    edit_target = stage("edit_target") if kit.player.learns else ()
-    edit_grads, after_step = stage("edit_grads"), stage("after_step")
-    if trainer.clip is not None:
-        bound, clip = trainer.clip, clip_norm if trainer.clip_by == "norm" else clip_value
-        clip = watch("clip", clip) if watch else clip
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    # Where others play too, a loss must leave no gradients in their parameters.
-    every = tuple(params)
-    only = every if len(assembly.kits) > 1 else ()
-    decays = _decays(kit)
-    # Detached, tensors can be changed in place without a context manager, which costs calls.
-    shrunk = [(group, value, [p.detach() for p in decayed]) for group, value, decayed in decays]
-    schedule, groups, scaler, closure = kit.schedule, optimizer.param_groups, precision.scaler, kit.closure
-    averages, averaged = _averages(assembly, params)
-    weights = [p.detach() for p in averaged]
-    strides = [p.stride() for p in params]
-    # Where tricks get hold of weights: all of the model's, and the memory that they have.
-    owned = [(p, p.detach(), p.data_ptr()) for p in model.parameters()] if edit_grads or after_step else []
-    # Gradients that nobody changes in place need not be kept in the parameters.
-    lean = scaler is None and not edit_grads and not closure and all(p.requires_grad for p in params)
-    direct: Update | None = None
-    if closure and scaler is not None:
-        raise PegboardError(
-            "an optimizer that evaluates the loss again cannot train in fp16; use bf16 or fp32"
-        )
+class Step:
+    """What one player does in an update."""
 
-    def forward(batch: Batch) -> Tensor:
-        for edit in edit_batch:
-            batch = edit(batch)
-        if own_target is not None:
-            batch = Batch(batch.inputs, own_target(batch), batch.weight, batch.rows)
-        if edit_target:
-            target = batch.target
-            for edit in edit_target:
-                target = edit(target)
-            batch = Batch(batch.inputs, target, batch.weight, batch.rows)
-        loss, output = compute(model, batch)
-        for edit in edit_loss:
-            loss = edit(loss, output, batch)
-        return loss  # type: ignore[no-any-return]
+    guard: Guard | None
 
-    def differentiate(loss: Tensor) -> None:
-        scaled = loss if scaler is None else scaler.scale(loss)
-        _differentiate(scaled, only, True)
+    def __init__(self, assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch) -> None:
+        self.model, self.optimizer, self.scaler = assembly.model, kit.optimizer, precision.scaler
+        self.groups, self.schedule, self.functional = kit.optimizer.param_groups, kit.schedule, kit.functional
+        self.params = [p for group in self.groups for p in group["params"]]
+        # Gradients that nobody needs in the parameters are not kept there.
+        self.lean = all(p.requires_grad for p in self.params)
+        # Where others play too, a loss must leave no gradients in their parameters.
+        self.only = tuple(self.params) if len(assembly.kits) > 1 else ()
+        self.strides = [p.stride() for p in self.params]
+        self.direct: Update | None = None  # the optimizer's function, past its bookkeeping
+        self.collect_parts(assembly, kit, precision, watch)
+        self.collect_weights(assembly, kit, watch)
+        self.guard = self.make_guard(assembly, kit, watch)
 
-    def derivatives(loss: Tensor) -> Sequence[Tensor | None]:
-        return _differentiate(loss, every, False)
+    # What it calls, collected once.
 
-    if watch is not None:
-        differentiate, derivatives = watch("backward", differentiate), watch("backward", derivatives)
+    def collect_parts(self, assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch) -> None:
+        """The methods of tricks, objective and optimizer, each under the name that `watch` knows."""
 
-    def shares(batches: Sequence[Batch]) -> Sequence[Tensor | float]:
+        def stage(name: str) -> tuple[Callable[..., Any], ...]:
+            methods = assembly.linked(name, kit.player.name)
+            return tuple(watch(f"{name} {key}", method) for key, method in methods)
+
+        trainer, player = assembly.plan.settings.trainer, kit.player
+        self.compute = precision.wrap(watch(f"forward and loss of {player.name}", player.loss))
+        self.own_target, self.mass = player.target, assembly.objective.mass
+        self.edit_batch, self.edit_loss = stage("edit_batch"), stage("edit_loss")
+        self.edit_target = stage("edit_target") if player.learns else ()
+        self.edit_grads, self.after_step = stage("edit_grads"), stage("after_step")
+        self.bound, self.clip = trainer.clip, watch("clip", CLIPS[trainer.clip_by])
+        self.differentiate = watch("backward", self.differentiate)  # type: ignore[method-assign]
+        self.move = watch("update", self.move)  # type: ignore[method-assign]
+
+    def collect_weights(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> None:
+        """The weights that decay, those that are averaged, and those that tricks may move in memory."""
+        self.decays = _decays(kit)
+        # Detached, tensors can be changed in place without a context manager, which costs calls.
+        self.shrunk = [(group, value, [p.detach() for p in decayed]) for group, value, decayed in self.decays]
+        self.averages, self.averaged = _averages(assembly, self.params)
+        self.weights = [p.detach() for p in self.averaged]
+        self.pace = 1 - (assembly.plan.settings.trainer.ema or 0.0)  # at which averages follow
+        self.average = watch("average", torch_private.foreach_lerp_)
+        edited = self.edit_grads or self.after_step
+        self.owned = [(p, p.detach(), p.data_ptr()) for p in assembly.model.parameters()] if edited else []
+        self.trailing = bool(self.after_step or self.averages)  # whether something follows an update
+
+    def make_guard(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> Guard | None:
+        """What looks for numbers that are not finite before anything moves."""
+        mode: Any = "stop" if kit.closure else assembly.plan.settings.trainer.nonfinite
+        guard = Guard(kit.player.name, kit.player.parameters, kit.optimizer, assembly.device, mode)
+        self.shrink = watch("decay", guard.shrink)
+        guard.refuses = watch("guard", guard.refuses)  # type: ignore[method-assign]
+        return guard
+
+    # One update.
+
+    def update(self, batches: Sequence[Batch], step: int) -> Tensor:
+        """The update number `step` of the run on these batches; returns their mean loss."""
+        if self.schedule is not None:
+            self.set_rates(step)
+        loss, grads = self.gradients(batches)
+        if self.refuses(loss, grads, step):
+            self.forget_gradients()
+            return loss
+        if self.shrunk:
+            self.decay()
+        self.move(grads)
+        if self.trailing:
+            self.follow()
+        return loss
+
+    def set_rates(self, step: int) -> None:
+        """The learning rates that the schedule has for this step."""
+        assert self.schedule is not None
+        factor = self.schedule(step)
+        for group in self.groups:
+            group["lr"] = group["initial_lr"] * factor
+
+    def shares(self, batches: Sequence[Batch]) -> Sequence[Tensor | float]:
         """By these the losses of batches sum up to the mean over all that counts in them."""
-        masses = [mass(batch) for batch in batches]
+        masses = [self.mass(batch) for batch in batches]
         total = sum(masses)
         if isinstance(total, Tensor):  # where nothing counts; to look would be to wait for the device
             total = total.where(total != 0, 1.0)
         return [found / total for found in masses]
 
-    def settle() -> None:
-        """After `p.data = ...`: what was linked knows weights by their memory, so that takes the values."""
-        for p, memory, address in owned:
-            if p.data_ptr() != address:
-                p.data = memory.copy_(p.data)
+    def forward(self, batch: Batch) -> Tensor:
+        """The loss of a batch, as tricks have edited both."""
+        for edit in self.edit_batch:
+            batch = edit(batch)
+        if self.own_target is not None:
+            batch = Batch(batch.inputs, self.own_target(batch), batch.weight, batch.rows)
+        if self.edit_target:
+            target = batch.target
+            for edit in self.edit_target:
+                target = edit(target)
+            batch = Batch(batch.inputs, target, batch.weight, batch.rows)
+        loss, output = self.compute(self.model, batch)
+        for edit in self.edit_loss:
+            loss = edit(loss, output, batch)
+        return loss  # type: ignore[no-any-return]
 
-    def gradients(batches: Sequence[Batch]) -> tuple[Tensor, Grads]:
+    def differentiate(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """The gradient of every parameter; where some are frozen, in the parameters, for `collected`."""
+        if self.lean:
+            return _differentiate(loss, tuple(self.params), False)
+        return _differentiate(loss, self.only, True)
+
+    def gradients(self, batches: Sequence[Batch], in_graph: bool = False) -> tuple[Tensor, Grads]:
+        """The mean loss of batches and its gradients, as tricks have edited and clipping has bounded them."""
         total: Tensor | None = None
         grads: Grads = []
-        for batch, share in zip(batches, shares(batches) if len(batches) > 1 else ALONE, strict=True):
-            loss = forward(batch)
+        for batch, share in zip(batches, self.shares(batches) if len(batches) > 1 else ALONE, strict=True):
+            loss = self.forward(batch)
             if share is not None:
                 loss = loss * share
-            if lean:
-                found = derivatives(loss)
-                grads = [_sum(a, b) for a, b in zip(grads, found, strict=True)] if grads else list(found)
-            else:
-                differentiate(loss)
+            found = torch.autograd.grad(loss, self.params) if in_graph else self.differentiate(loss)
+            grads = _sums(grads, found, in_graph) if grads else list(found)
             total = loss.detach() if total is None else total + loss.detach()
         assert total is not None
-        if not lean:
-            if scaler is not None:
-                scaler.unscale_(optimizer)
-            for edit in edit_grads:
-                edit(params)
-            settle()
-            grads = [p.grad for p in params]
-        if trainer.clip is not None:
-            grads = clip(grads, bound)
+        if not (self.lean or in_graph):
+            grads = self.collected()
+        if self.edit_grads:
+            for edit in self.edit_grads:
+                grads = edit(grads, self.params)
+            if not in_graph:
+                self.restore_memory()
+        if self.bound is not None:
+            grads = self.clip(grads, self.bound)
         return total, grads
 
-    mode: Any = "stop" if closure else trainer.nonfinite
-    guard = None
-    if scaler is None:  # a scaler looks for itself
-        guard = Guard(kit.player.name, kit.player.parameters, optimizer, assembly.device, mode)
-    shrink = torch_private.foreach_mul_ if guard is None else guard.shrink
-    average = torch_private.foreach_lerp_
-    if watch is not None:
-        shrink, average = watch("decay", shrink), watch("average", average)
-        if guard is not None:
-            guard.refuses = watch("guard", guard.refuses)  # type: ignore[method-assign]
+    def collected(self) -> Grads:
+        """The gradients that lie in the parameters."""
+        return [p.grad for p in self.params]
 
-    def evaluate(batches: Sequence[Batch], step: int) -> Tensor:
-        for p in params:
-            p.grad = None
-        loss, grads = gradients(batches)
-        if guard is not None:
-            guard.refuses(loss, grads, params, step)
-        for p, g in zip(params, grads, strict=True):
-            p.grad = g
-        return loss
+    def refuses(self, loss: Tensor, grads: Grads, step: int) -> bool:
+        """Whether the update must not be made, because a number in it is not finite."""
+        assert self.guard is not None
+        return self.guard.refuses(loss, grads, self.params, step)
 
-    def move(grads: Grads) -> None:
+    def decay(self) -> None:
+        """Weights shrink apart from their gradients."""
+        for group, value, tensors in self.shrunk:
+            self.shrink(tensors, 1 - group["lr"] * value)
+
+    def move(self, grads: Grads) -> None:
         """The optimizer's step, past its bookkeeping where it has a function for that."""
-        nonlocal direct
         complete = True
-        for at, stride in enumerate(strides):
+        for at, stride in enumerate(self.strides):
             g = grads[at]
             if g is None:
                 complete = False
             elif not g.is_sparse and g.stride() != stride:  # kernels take for granted that both lie alike
-                grads[at] = torch.empty_like(params[at]).copy_(g)
-        if complete and direct is not None:
-            direct(grads, [group["lr"] for group in groups])  # type: ignore[arg-type]
+                grads[at] = torch.empty_like(self.params[at]).copy_(g)
+        if complete and self.direct is not None:
+            self.direct(grads, [group["lr"] for group in self.groups])  # type: ignore[arg-type]
             return
-        for p, g in zip(params, grads, strict=True):
+        for p, g in zip(self.params, grads, strict=True):
             p.grad = g
-        if scaler is None:
-            optimizer.step()
-        else:
-            scaler.step(optimizer)
-            scaler.update()
-        for p in params:
+        self.call_optimizer()
+        for p in self.params:
             p.grad = None
-        if lean and direct is None and kit.functional is not None and not torch_private.is_hooked(optimizer):
-            direct = kit.functional(optimizer, False)
+        wanted = self.lean and self.direct is None and self.functional is not None
+        if wanted and not torch_private.is_hooked(self.optimizer):
+            self.direct = self.functional(self.optimizer, False)  # type: ignore[misc]
 
-    # An update that a scaler leaves out must leave no trace; where nothing else acts, it sees to that itself.
-    overflows = scaler is not None and bool(shrunk or after_step or averages)
-    step_with = optimizer.step
-    if watch is not None:
-        move, step_with = watch("update", move), watch("update", step_with)
+    def call_optimizer(self) -> None:
+        """The optimizer's own step on the gradients in the parameters."""
+        self.optimizer.step()
 
-    def update(batches: Sequence[Batch], step: int) -> Tensor:
-        if schedule is not None:
-            factor = schedule(step)
-            for group in groups:
-                group["lr"] = group["initial_lr"] * factor
-        if closure:
-            for group, value, tensors in shrunk:
-                shrink(tensors, 1 - group["lr"] * value)
-            loss = torch.as_tensor(step_with(lambda: evaluate(batches, step)))  # type: ignore[arg-type,return-value]
-            for p in params:
-                p.grad = None
-        else:
-            loss, grads = gradients(batches)
-            if guard is not None and guard.refuses(loss, grads, params, step):
-                for p in () if lean else params:
-                    p.grad = None
-                return loss
-            if overflows and torch_private.overflowed(scaler, optimizer):  # type: ignore[arg-type]
-                scaler.update()  # type: ignore[union-attr]
-                for p in params:
-                    p.grad = None
-                return loss
-            for group, value, tensors in shrunk:
-                shrink(tensors, 1 - group["lr"] * value)
-            move(grads)
-        for act in after_step:
-            act(model)
-        if after_step:
-            settle()
-        if averages:
-            average(averages, weights, 1 - trainer.ema)  # type: ignore[operator]
-        return loss
+    def follow(self) -> None:
+        """What comes after an update: tricks, and averages of the weights."""
+        for act in self.after_step:
+            act(self.model)
+        if self.after_step:
+            self.restore_memory()
+        if self.averages:
+            self.average(self.averages, self.weights, self.pace)
 
-    def traced(batches: Sequence[Batch], rates: Sequence[Tensor], apply: Update) -> Tensor:
-        """The loss of an update that is undone where a number was not finite."""
-        assert guard is not None
-        total: Tensor | None = None
-        grads: list[Tensor] = []
-        for batch, share in zip(batches, shares(batches) if len(batches) > 1 else ALONE, strict=True):
-            loss = forward(batch)
-            if share is not None:
-                loss = loss * share
-            found = torch.autograd.grad(loss, params)
-            grads = torch_private.foreach_add(grads, found) if grads else list(found)
-            total = loss.detach() if total is None else total + loss.detach()
-        assert total is not None
-        if edit_grads:
-            for p, g in zip(params, grads, strict=True):
-                p.grad = g.clone()
-            for edit in edit_grads:
-                edit(params)
-            grads = [p.grad for p in params]
-            for p in params:
-                p.grad = None
-        if trainer.clip is not None:
-            grads = clip(grads, bound)  # type: ignore[assignment,arg-type]
+    def forget_gradients(self) -> None:
+        """Leave none of a refused update in the parameters."""
+        for p in () if self.lean else self.params:
+            p.grad = None
+
+    def restore_memory(self) -> None:
+        """Copy what a trick put elsewhere (`p.data = x`) to where step and optimizer know the weights."""
+        for p, memory, address in self.owned:
+            if p.data_ptr() != address:
+                p.data = memory.copy_(p.data)
+
+    # The same in a graph.
+
+    def update_in_graph(self, batches: Sequence[Batch], rates: Sequence[Tensor], apply: Update) -> Tensor:
+        """The loss of an update that is undone where a number was not finite; all happens in place."""
+        assert self.guard is not None
+        loss, grads = self.gradients(batches, in_graph=True)
         with torch.no_grad():
-            bad = guard.refused(total, grads)
-            tensors = [*params, *_state_tensors(optimizer)]
+            bad = self.guard.refused(loss, grads)  # type: ignore[arg-type]
+            tensors = [*self.params, *_state_tensors(self.optimizer)]
             before = [t.clone() for t in tensors]
-            for group, value, decayed in decays:
-                shrinking = 1 - rates[_place(groups, group)] * value
+            for group, value, decayed in self.decays:
+                shrinking = 1 - rates[_place(self.groups, group)] * value
                 for p in decayed:
                     p.mul_(shrinking)
-            apply(grads, rates)
+            apply(grads, rates)  # type: ignore[arg-type]
             for t, old in zip(tensors, before, strict=True):
                 t.copy_(torch.where(bad, old, t))
-            for act in after_step:
-                act(model)
-            if averages:
-                for average, p in zip(averages, averaged, strict=True):
-                    average.copy_(torch.where(bad, average, average.lerp(p, 1 - trainer.ema)))  # type: ignore[operator]
-        return total
+            for act in self.after_step:
+                act(self.model)
+            for average, p in zip(self.averages, self.averaged, strict=True):
+                average.copy_(torch.where(bad, average, average.lerp(p, self.pace)))
+        return loss
 
-    return Linked(update, gradients, traced, guard, params)
+
+class ClosureStep(Step):
+    """For an optimizer that evaluates the loss again, as often as it likes, inside its own step."""
+
+    def __init__(self, assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch) -> None:
+        if precision.scaler is not None:
+            raise PegboardError(
+                "an optimizer that evaluates the loss again cannot train in fp16; use bf16 or fp32"
+            )
+        super().__init__(assembly, kit, precision, watch)
+        self.lean = False
+        self.step_with = watch("update", self.optimizer.step)
+
+    def update(self, batches: Sequence[Batch], step: int) -> Tensor:
+        """The update number `step` of the run on these batches; returns their mean loss."""
+        if self.schedule is not None:
+            self.set_rates(step)
+        if self.shrunk:
+            self.decay()
+        loss = torch.as_tensor(self.step_with(lambda: self.evaluate(batches, step)))
+        self.forget_gradients()
+        if self.trailing:
+            self.follow()
+        return loss
+
+    def evaluate(self, batches: Sequence[Batch], step: int) -> Tensor:
+        """The loss, with its gradients in the parameters; what is not finite ends the run."""
+        self.forget_gradients()
+        loss, grads = self.gradients(batches)
+        self.refuses(loss, grads, step)
+        for p, g in zip(self.params, grads, strict=True):
+            p.grad = g
+        return loss
+
+
+class ScaledStep(Step):
+    """For fp16: the loss is scaled before it is differentiated, and the scaler looks for what overflows."""
+
+    scaler: torch.amp.GradScaler
+
+    def __init__(self, assembly: Assembly, kit: PlayerKit, precision: Precision, watch: Watch) -> None:
+        super().__init__(assembly, kit, precision, watch)
+        self.lean = False
+        # An update that is left out must leave no trace: the scaler sees to that where nothing else acts.
+        self.looks = bool(self.shrunk or self.trailing)
+
+    def make_guard(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> None:
+        """None: the scaler looks for itself."""
+        self.shrink = watch("decay", torch_private.foreach_mul_)
+
+    def differentiate(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """Scaled gradients, in the parameters."""
+        return _differentiate(self.scaler.scale(loss), self.only, True)
+
+    def collected(self) -> Grads:
+        """The gradients that lie in the parameters, unscaled."""
+        self.scaler.unscale_(self.optimizer)
+        return super().collected()
+
+    def refuses(self, loss: Tensor, grads: Grads, step: int) -> bool:
+        """Whether unscaling found a gradient that is not finite."""
+        if not self.looks or not torch_private.overflowed(self.scaler, self.optimizer):
+            return False
+        self.scaler.update()
+        return True
+
+    def call_optimizer(self) -> None:
+        """The optimizer's own step, unless a gradient was not finite."""
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+
+
+def _unwatched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    return call
 
 
 def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequence[Tensor | None]:
@@ -306,9 +363,15 @@ def _clamp(g: Tensor, bound: float) -> Tensor:
     return torch.view_as_complex(torch.view_as_real(g).clamp(-bound, bound))
 
 
-def _sum(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    # Never in place: autograd may give one tensor to two parameters.
-    return b if a is None else a if b is None else a + b
+CLIPS = {"norm": clip_norm, "value": clip_value}  # by the values of trainer.clip_by
+
+
+def _sums(grads: Grads, more: Sequence[Tensor | None], in_graph: bool) -> Grads:
+    """The gradients of two batches, never added in place: autograd may give one tensor to two parameters."""
+    if in_graph:
+        return torch_private.foreach_add(grads, more)  # type: ignore[no-any-return]
+    both = zip(grads, more, strict=True)
+    return [b if a is None else a if b is None else a + b for a, b in both]
 
 
 def _place(groups: Sequence[dict[str, Any]], group: dict[str, Any]) -> int:

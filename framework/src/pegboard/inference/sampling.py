@@ -13,9 +13,9 @@ from ..base.random_keys import key_seed
 from ..contract.results import Source
 from ..contract.specs import Image, Spec, Vector
 from ..engine.evaluate import eval_mode
+from ..inference.pictures import draw_generated
 from ..planning.plan import private_rng
 from ..report.curves import draw_figure
-from ..report.pictures import draw_generated
 
 LEAST = 480  # pixels that a side of a grid has at least, by repeating each
 
@@ -36,7 +36,7 @@ def generator_of(seed: int, device: str) -> torch.Generator:
 
 def some_inputs(source: Source, count: int) -> Tensor:
     """The first input of the first samples of a split, on the CPU."""
-    from ..report.pictures import first
+    from ..inference.pictures import first
 
     return first(source, count).inputs[0]
 

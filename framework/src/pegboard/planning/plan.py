@@ -29,6 +29,7 @@ from ..contract.results import Objective, Player, Splits, Update
 from ..contract.specs import DataSpec, Series
 from ..contract.tricks import ROLES, Placed, Trick, Use, order
 from ..data import Sampler, cut_splits, padded_splits
+from ..registry.adapters import adapt_trick
 from ..registry.discovery import Entry
 from ..registry.spec_names import check_record
 from . import pegs
@@ -126,19 +127,6 @@ class Plan:
     def fingerprint(self) -> dict[str, str]:
         """Distribution and version of every plugin the plan uses."""
         return dict(sorted({(e.plugin.dist, e.plugin.version) for _, e in self.entries()}))
-
-    def explain(self) -> str:
-        """What will happen, in one screen; run on the meta device."""
-        from ..preview.explain import explain
-
-        with as_config_errors(self.settings, self.path_of, parts_alone=True):
-            return explain(self)
-
-    def trace(self, device: str = "meta") -> list[str]:
-        """What one training step calls, in order, recorded while it runs on a device."""
-        from ..preview.explain import trace
-
-        return trace(self, device)
 
 
 def _home(function: Any) -> Path:
@@ -340,6 +328,8 @@ def _build_tricks(plan: Plan, context: Callable[[str], Context]) -> dict[str, Tr
                     f"regularizer {part.name!r} of {chosen.entry.plugin.dist} overrides {stage} "
                     f"but its record does not declare it: add it to `stages`"
                 )
+        if overrides(trick, "edit_grads"):
+            adapt_trick(chosen.entry.plugin, part.name, trick)
         tricks[key] = trick
     return tricks
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..base.errors import PegboardError
+from ..config.refusal import as_config_errors
 from ..contract.records import Context
 from ..contract.results import Batch
 from ..data import (
@@ -31,7 +32,7 @@ from ..engine.compiled import obstacles, try_trace
 from ..engine.compiler_absent import compiler_absent
 from ..engine.precision import choose_precision, full_precision, planned_device
 from ..engine.prepare import prepare
-from ..engine.step import UNTOLD, link, turns
+from ..engine.step import UNTOLD, make_step, turns
 from ..planning.plan import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from ..report.console import plain_table
 from .determinism import Finding, refuses, scanning
@@ -107,7 +108,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
             kit = assembly.kits[player]
             watch = functools.partial(_recorded, cost.events, inside, assembly.plan, kit)
             kit = replace(kit, schedule=watch("schedule", kit.schedule) if kit.schedule else None)
-            updates.append(link(assembly, kit, precision, watch).update)
+            updates.append(make_step(assembly, kit, precision, watch).update)
         tell = telling(assembly, inside) if meta else nullcontext()
         there = refuses(planned_device(trainer.device))
         scan = scanning(culprit(assembly, inside)) if there else nullcontext(())
@@ -197,8 +198,12 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
 
 
 def explain(plan: Plan) -> str:
-    """The plan as text."""
-    plan = counted(plan)
+    """What a plan will do, in one screen; a step of it runs on the meta device."""
+    with as_config_errors(plan.settings, plan.path_of, parts_alone=True):
+        return _explained(counted(plan))
+
+
+def _explained(plan: Plan) -> str:
     with compiler_absent():
         assembly = _on_meta(plan)
         batch = example(plan)
@@ -415,7 +420,7 @@ def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
     found += [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]
     if not found:
         precision = choose_precision("fp32", "meta")
-        linked = [link(assembly, kit, precision) for kit in assembly.kits]
+        linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
         batches = [batch] * trainer.accumulate
         found = list(filter(None, [try_trace(assembly, linked, turns(assembly.kits)[-1], batches)]))
     if found:

@@ -1,0 +1,1 @@
+"""Plugins: find, load, check, adapt, switch off, and remember what they offer."""

@@ -15,15 +15,20 @@ import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.deprecation import Place, deprecated
+from ..base.errors import PegboardError
 from ..base.version import API
 from ..contract.records import Optimizer, Part
+from ..contract.tricks import Trick
 from .installed import Plugin, core_range
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
 # The release that began each API.
-RELEASES = {1: "0.1", 2: "0.2"}
+RELEASES = {1: "0.1", 2: "0.2", 3: "0.3"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,30 @@ def _adapted(plugin: Plugin, hook: str, record: Any) -> Any:
             deprecated(what, adapter.instead, RELEASES[adapter.api], plugin.title, place)
             record = replace(record, **adapter.new(value))
     return record
+
+
+def adapt_trick(plugin: Plugin, name: str, trick: Trick) -> None:
+    """Give a trick that changes gradients in the parameters, as API 2 had it, the form of today."""
+    edit: Any = trick.edit_grads
+    if len(inspect.signature(edit).parameters) != 1:
+        return
+    what = f"edit_grads(params) of regularizer {name!r}"
+    instead = "write edit_grads(grads, params): it returns the gradients, and changes none in place"
+    if plugin_api(plugin.needs) >= 3:
+        raise PegboardError(f"{plugin.title}: {what} has the form of API 2\n  {instead}")
+    code = inspect.unwrap(type(trick).edit_grads).__code__
+    deprecated(what, instead, RELEASES[3], plugin.title, (code.co_filename, code.co_firstlineno))
+
+    def edit_grads(grads: list[Tensor | None], params: list[nn.Parameter]) -> list[Tensor | None]:
+        for p, grad in zip(params, grads, strict=True):
+            p.grad = None if grad is None else grad.clone()  # two parameters may have got one tensor
+        edit(params)
+        edited = [p.grad for p in params]
+        for p in params:
+            p.grad = None
+        return edited
+
+    trick.edit_grads = edit_grads  # type: ignore[method-assign]
 
 
 def plugin_api(needs: Sequence[str]) -> int:

@@ -240,7 +240,7 @@ def _quotes(plugin: Plugin, name: str) -> bool:
         return False
     frames = traceback.extract_tb(plugin.error.__traceback__ if plugin.error else None)
     files = {plugin.where.rpartition(":")[0], *(frame.filename for frame in frames)}
-    own = [f for f in files if not f.startswith(str(Path(__file__).parent)) and plugin.status == "broken"]
+    own = [f for f in files if not f.startswith(str(Path(__file__).parents[1])) and plugin.status == "broken"]
     for file in own:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             text = Path(file).read_text("utf-8")

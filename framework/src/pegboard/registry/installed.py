@@ -74,7 +74,7 @@ def raised_at(error: BaseException | None) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__ if error else None)
-    core = str(Path(__file__).parent) + os.sep
+    core = str(Path(__file__).parents[1]) + os.sep
     mine = [f for f in frames if not f.filename.startswith(("<", core))]
     own = [f for f in mine if not re.search(r"[\\/](importlib|pluggy)[\\/]", f.filename)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else ""

@@ -38,7 +38,7 @@ PLACES: dict[tuple[str, str], What] = {
 }
 GATHER = "gather"  # of any source: what it allocates is the batch
 EVALUATING = ("engine/evaluate.py", "evaluate")
-CORE = Path(__file__).parent
+CORE = Path(__file__).parents[1]
 
 
 def explain_shortage(error: BaseException, plan: Plan | None) -> str:

@@ -18,6 +18,7 @@ from ..contract.specs import DataSpec
 from ..engine.precision import choose_device
 from ..inference.loading import read_saved
 from ..planning.plan import Assembly, Plan, make_plan
+from ..preview.explain import explain
 from ..registry.spec_names import from_json
 from ..report.console import Console
 from ..store import checkpoint
@@ -140,7 +141,7 @@ def find_extension(folder: Path, console: Console, how: Resumption) -> Extension
         known = compare_data(plan, folder, console, how, newest, note=False)
         _refuse_unknown(changes, known, folder, how)
         found = extension(plan, old, changes, newest.progress if newest else {}, str(folder))
-        found.text = plan.explain()
+        found.text = explain(plan)
     if not how.inexact:
         refuse_inexact(found, str(folder))
     return found
@@ -195,7 +196,7 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
         if not how.inexact:
             refuse_inexact(found, str(origin))
         assembly = assemble_run(plan, device, folder, console, False)
-        text = plan.explain()
+        text = explain(plan)
         make_folder(folder, _first_files(plan, device, text, found, origin), fill=_copier(origin, newest))
         (console.warn if found.differs else console.say)(found.say())
         with claimed(folder):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -36,15 +36,26 @@ from ..engine.precision import choose_device, choose_precision, full_precision, 
 from ..inference.loading import DATA, load_into
 from ..planning.channels_last import lay_out
 from ..planning.plan import Assembly, Plan, assemble, build, make_plan
+from ..preview.explain import explain
 from ..report.console import Console, working
 from ..report.trackers import GRACE, SHORT_GRACE, Dispatch
 from ..store import checkpoint
 from ..store.run_folder import MetricsFile, claimed, make_folder, new_name, write_json
-from ..tools.profile import Profile
 from .finish import finish, picture_samples, report
 from .interruption import signals
 from .out_of_memory import explain_shortage, explained
 from .provenance import provenance
+
+
+class Clock(Protocol):
+    """What finds out where the time of a run goes: a context for `Loop.run`."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: object) -> None: ...
+    def show(self, console: Console) -> None: ...
+
+
+MakeClock = Callable[[Loop], Clock]
 
 
 class Following:
@@ -80,7 +91,7 @@ class Following:
                 picture_samples(loop, self, f"samples-{epoch:04d}", f"samples after epoch {epoch}")
 
 
-def run_plan(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
+def run_plan(settings: Settings, root: Path, console: Console, profile: MakeClock | None = None) -> Path:
     """Train from the beginning in a new run folder; returns the folder."""
     device = _device(settings)
     folder = new_name(root, settings.name)
@@ -93,7 +104,7 @@ def begin_run(
     device: str,
     folder: Path,
     console: Console,
-    profile: bool = False,
+    profile: MakeClock | None = None,
     latest: bool = True,
 ) -> int:
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
@@ -102,7 +113,7 @@ def begin_run(
         for note in plan.settings.notes:
             console.warn(note)
         assembly = assemble_run(plan, device, folder, console, anew=True)
-        text = plan.explain()
+        text = explain(plan)
         make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
             return carry_out(assembly, folder, console, text, profile=profile)
@@ -125,7 +136,7 @@ def make_parent(settings: Settings, root: Path, quiet: bool) -> Path:
     with prepared(settings, device):
         plan = make_plan(settings, read=True, quiet=quiet)
         assemble_run(plan, device, folder, Console(quiet=True), anew=True)
-        make_folder(folder, first_files(plan, device, plan.explain()))
+        make_folder(folder, first_files(plan, device, explain(plan)))
     return folder
 
 
@@ -217,7 +228,7 @@ def carry_out(
     text: str,
     previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
-    profile: bool = False,
+    profile: MakeClock | None = None,
 ) -> int:
     """Train, measure and report; the trackers hear of the end, whatever it is.
 
@@ -284,13 +295,14 @@ def carry_out(
     return loop.halt
 
 
-def _train(loop: Loop, following: Following, summary: dict[str, Any], profile: bool) -> None:
+def _train(loop: Loop, following: Following, summary: dict[str, Any], profile: MakeClock | None) -> None:
     """Train and measure; what came of it is added to the summary as it is known."""
     console, trainer = following.console, loop.settings.trainer
     started, first = time.monotonic(), loop.progress.step
     assert loop.plan.steps is not None
     console.start(loop.plan.steps, first)
-    with Profile(loop) if profile else nullcontext() as clock:
+    clock = None if profile is None else profile(loop)
+    with clock or nullcontext():
         why = loop.run()
     seconds = time.monotonic() - started
     summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ..base.errors import PegboardError
 from ..config.saved import MANIFEST as MANIFEST
 from ..config.saved import WEIGHTS as WEIGHTS
-from ..engine.unsaved import not_saved, why_unwritten
+from .unsaved import not_saved, why_unwritten
 
 FORMAT = 1
 STATE = "state.pt"

@@ -15,7 +15,7 @@ import torch
 from ..contract.results import Batch, Source
 from ..engine.evaluate import evaluate
 from ..engine.precision import choose_precision
-from ..engine.step import link
+from ..engine.step import make_step
 from ..planning.plan import Assembly, assemble, make_plan
 from .runs import unequal
 
@@ -64,7 +64,7 @@ def observe(subject: Subject) -> Observed:
     assert splits is not None
     streams.pop("torch")  # from which modules draw in training
     assembly.model.train()
-    updates = [link(assembly, kit, choose_precision("fp32", "cpu")).update for kit in assembly.kits]
+    updates = [make_step(assembly, kit, choose_precision("fp32", "cpu")).update for kit in assembly.kits]
     changed: list[str] = []
     for step in range(3):
         for update in updates:

@@ -316,10 +316,10 @@ def _tensors(output: Any) -> list[Tensor]:
     return [output] if hasattr(output, "is_floating_point") and output.is_floating_point() else []
 
 
-def _edit_grads(self: FactorTrick, params: list[nn.Parameter]) -> None:
-    for p in params:
-        if p.grad is not None:
-            p.grad = self.change(p.grad)
+def _edit_grads(
+    self: FactorTrick, grads: list[Tensor | None], params: list[nn.Parameter]
+) -> list[Tensor | None]:
+    return [None if grad is None else self.change(grad) for grad in grads]
 
 
 def _after_step(self: FactorTrick, model: nn.Module) -> None:

@@ -78,7 +78,7 @@ def _computes(config: Config, part: Part[Any, Any]) -> bool:
     from ..config.check import check
     from ..contract.records import Context
     from ..engine.precision import choose_precision
-    from ..engine.step import link
+    from ..engine.step import make_step
     from ..planning.plan import assemble, make_plan
     from .observed import rows_of
 
@@ -93,7 +93,7 @@ def _computes(config: Config, part: Part[Any, Any]) -> bool:
             if loss.dim() or not bool(torch.isfinite(loss)):
                 return False
             if part.kind == "regularizer":
-                link(assembly, kit, choose_precision("fp32", "cpu")).update([batch], 0)
+                make_step(assembly, kit, choose_precision("fp32", "cpu")).update([batch], 0)
         if (chosen := assembly.plan.settings.probes.get(part.name)) and part.kind == "probe":
             context = Context(spec=assembly.plan.spec, outputs=assembly.plan.outputs, seed=5, key="probe")
             probe = part.build(chosen.config, context)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import PegboardError
 from ..config.check import check
 from ..config.sources import kind_of
-from ..planning.plan import Plan, make_plan
+from ..planning import plan as planning
+from ..planning.plan import make_plan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -84,9 +85,25 @@ class Run:
         return load(self.folder)
 
 
+class Plan(planning.Plan):
+    """A config that was resolved, checked and wired, before anything is allocated."""
+
+    def explain(self) -> str:
+        """What will happen, in one screen; run on the meta device."""
+        from ..preview.explain import explain
+
+        return explain(self)
+
+    def trace(self, device: str = "meta") -> list[str]:
+        """What one training step calls, in order, recorded while it runs on a device."""
+        from ..preview.explain import trace
+
+        return trace(self, device)
+
+
 def plan(config: str | Path | Mapping[str, Any], *overrides: str) -> Plan:
     """Resolve, check and wire a config. Nothing is allocated; data is read only where its spec needs it."""
-    return make_plan(check(config, overrides), read=False)
+    return Plan(**vars(make_plan(check(config, overrides), read=False)))
 
 
 def train(

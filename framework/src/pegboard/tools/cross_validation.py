@@ -27,7 +27,7 @@ from ..run.diagnosis import Diagnosis
 from ..run.finish import judged_lines, reference_line
 from ..run.interruption import Ended
 from ..run.resume import Resumption, compare_data, find_extension, resume_run, write_extension
-from ..run.training import begin_run, identity, make_parent, make_trackers, run_plan
+from ..run.training import MakeClock, begin_run, identity, make_parent, make_trackers, run_plan
 from ..store.run_folder import MetricsFile, claimed, write_json
 from ..store.run_reader import fold_count, fold_folder, read_object, refuse_links, write_report
 
@@ -40,11 +40,20 @@ _PLAIN = Resumption()
 def train(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
     """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
     if settings.trainer.folds is None or settings.trainer.fold is not None:
-        return run_plan(settings, root, console, profile)
+        return run_plan(settings, root, console, _clock(profile))
     folder = make_parent(settings, root, console.quiet)
     with claimed(folder) as claim:
         _carry_out(settings, folder, console, claim.text, profile=profile)
     return folder
+
+
+def _clock(profile: bool) -> MakeClock | None:
+    """What finds out where the time goes, where somebody asks."""
+    if not profile:
+        return None
+    from .profile import Profile
+
+    return Profile
 
 
 def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
@@ -150,7 +159,9 @@ def _fold(
         plain={**settings.plain, "trainer": trainer},
         origins={**settings.origins, "trainer.fold": Origin(file=str(place.parent / "config.yaml"))},
     )
-    return begin_run(one, choose_device(settings.trainer.device), place, console, profile, latest=False)
+    return begin_run(
+        one, choose_device(settings.trainer.device), place, console, _clock(profile), latest=False
+    )
 
 
 def summarize(folder: Path, count: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from ..contract.results import Source
 from ..data import Resident
 from ..engine.loop import Loop
-from ..engine.step import link
+from ..engine.step import make_step
 
 if TYPE_CHECKING:
     from ..report.console import Console
@@ -127,14 +127,16 @@ class Profile:
     def _attach(self) -> None:
         """Put the clock around the parts of the loop; around whole steps, as long as these become graphs."""
         loop = self.loop
-        loop.linked = [link(loop.assembly, kit, loop.precision, self._inside) for kit in loop.assembly.kits]
+        kits = loop.assembly.kits
+        loop.linked = [make_step(loop.assembly, kit, loop.precision, self._inside) for kit in kits]
         if loop.settings.trainer.compile != "model":
             self._watch_hung()
-        updates = [linked.update for linked in loop.linked]
+        updates = [step.update for step in loop.linked]
         if loop.settings.trainer.compile in ("step", "auto"):
             updates = [self._outside("step, not compiled", update) for update in updates]
         counted = [self._counted(update) for update in updates]
-        loop.linked = [of._replace(update=update) for of, update in zip(loop.linked, counted, strict=True)]
+        for step, update in zip(loop.linked, counted, strict=True):
+            step.update = update  # type: ignore[method-assign]
         if isinstance(loop.train, Resident):  # which a graph knows and reads by itself
             vars(loop.train)["gather"] = self._inside("data", loop.train.gather)
         else:

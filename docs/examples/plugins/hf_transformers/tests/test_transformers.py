@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from pegboard import Classes, Context, DataSpec, PegboardError, Tokens, plan, train
-from pegboard.planning.plan import pegs
+from pegboard import Classes, Context, DataSpec, PegboardError, Tokens, pegs, plan, train
 from pegboard.testing import partner_config
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from pegboard import Classes, Context, DataSpec, Image, PegboardError, Series, Spec, Vector, plan
-from pegboard.planning.plan import pegs
+from pegboard import Classes, Context, DataSpec, Image, PegboardError, Series, Spec, Vector, pegs, plan
 from pegboard.testing import partner_config
 
 import acme_networks

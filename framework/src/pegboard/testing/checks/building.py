@@ -182,9 +182,10 @@ def _through_file(state: Any) -> Any:
 def runs_on_meta(subject: Subject) -> None:
     """A step with it runs on the meta device: nothing waits for the device, unless its record says why."""
     from ...planning.plan import Plan
+    from ...preview.explain import explain
 
     plan: Plan = subject.plan(clip=1.0, ema=0.9)
-    text = plan.explain()  # which makes two steps there, and names part and line where it cannot
+    text = explain(plan)  # which makes two steps there, and names part and line where it cannot
     why = getattr(subject.part, "synchronizes", "")
     if why and why not in text:
         raise Failed(f"{subject.what} declares to wait for the device, but explain does not show it")

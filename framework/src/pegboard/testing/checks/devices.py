@@ -63,7 +63,7 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
     from ...config.check import check
     from ...engine.evaluate import evaluate
     from ...engine.precision import choose_precision
-    from ...engine.step import link
+    from ...engine.step import make_step
     from ...planning.plan import assemble, make_plan, private_rng
     from ...preview.determinism import scanning
     from ...preview.sync_lint import culprit
@@ -79,7 +79,7 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
         else:
             assembly.model.train()
             for kit in assembly.kits:
-                link(assembly, kit, precision).update([_rows(splits.train, range(4))], 0)
+                make_step(assembly, kit, precision).update([_rows(splits.train, range(4))], 0)
             metrics, source = assembly.objective.metrics(), splits.val or splits.train
             evaluate(assembly.model, assembly.objective, metrics, source, 4, "cpu", precision)
             model: Any = assembly.model.eval()

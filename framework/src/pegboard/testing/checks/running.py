@@ -122,12 +122,14 @@ def order_does_not_matter(subject: Subject) -> None:
 @check("model", "optimizer", "regularizer", "objective", level="advised")  # rates are given to a graph
 def compiles_whole(subject: Subject) -> None:
     """A whole step with it is one graph for the compiler, without breaks."""
+    from ...preview.explain import explain
+
     part: Any = subject.part
     if getattr(part, "closure", False) or getattr(part, "synchronizes", ""):
         raise Skipped("its record declares what no graph can hold")
     if subject.assembly().generators:
         raise Skipped("it draws from a random stream of its own, which no graph can hold")
-    text = subject.plan(compile="step").explain()
+    text = explain(subject.plan(compile="step"))
     (line,) = [line for line in text.splitlines() if line.startswith("compile ")]
     if "whole steps" not in line:
         raise Failed(f"{subject.what} keeps a step from being one graph: {line.partition('because ')[2]}")

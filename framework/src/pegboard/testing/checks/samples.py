@@ -202,7 +202,7 @@ def draws_its_samples(subject: Subject) -> None:
     """A picture of it can be drawn, by its record or by its spec, and leaves the samples as they are."""
     from matplotlib.figure import Figure
 
-    from ...report.pictures import draw_by_spec, drawn
+    from ...inference.pictures import draw_by_spec, drawn
     from ..runs import unequal
 
     splits: Splits = subject.splits()

@@ -235,17 +235,18 @@ def _grads_lost(trick: Trick, named: Any) -> Iterator[str]:
     import torch
 
     params = [p for _, p in named]
-    before = [p.grad for p in params]
-    try:
-        for p in params:
-            p.grad = torch.full_like(p, 0.01)
-        trick.edit_grads(params)
-        for name, p in named:
-            if p.grad is None or p.grad.shape != p.shape:
-                yield f"loses the gradient of {name}"
-    finally:
-        for p, grad in zip(params, before, strict=True):
-            p.grad = grad
+    grads: list[torch.Tensor | None] = [torch.full_like(p, 0.01) for p in params]
+    before = [None if grad is None else grad.clone() for grad in grads]
+    edited: Any = trick.edit_grads(list(grads), params)
+    if not isinstance(edited, list | tuple) or len(edited) != len(params):
+        yield f"gives a {type(edited).__name__}, expected a list of gradients, one for each parameter"
+        return
+    for (name, p), grad in zip(named, edited, strict=True):
+        if grad is None or grad.shape != p.shape:
+            yield f"loses the gradient of {name}"
+    for (name, _), old, given in zip(named, before, grads, strict=True):
+        if old is not None and given is not None and not torch.equal(old, given):
+            yield f"changes the gradient of {name} in place: return new ones, as [g * scale for g in grads]"
 
 
 def _stop_lost(trick: Trick, metrics: Iterable[str], losses: Iterable[str]) -> Iterator[str]:

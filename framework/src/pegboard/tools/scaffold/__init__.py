@@ -192,6 +192,6 @@ def _hint(near: list[str]) -> str:
 
 def _known_parts() -> Mapping[str, Mapping[str, str]]:
     """Kind -> part -> the distribution of the project that offers it."""
-    path = Path(__file__).parents[1] / "known_parts.json"
+    path = Path(__file__).parents[2] / "registry" / "known_parts.json"
     found: Mapping[str, Mapping[str, str]] = json.loads(path.read_text("utf-8"))
     return found

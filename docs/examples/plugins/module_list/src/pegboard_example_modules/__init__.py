@@ -115,7 +115,7 @@ class Listed:
 
     def build(self, config: Any, context: Context) -> nn.Module:
         """The module, with its sizes from the data, its other arguments from the config, and pegs."""
-        from pegboard.planning.plan import pegs
+        from pegboard import pegs
 
         sizes = {**self.sizes(context.spec.inputs[0]), "num_classes": context.outputs}
         if unknown := [name for name, size in sizes.items() if size is None]:

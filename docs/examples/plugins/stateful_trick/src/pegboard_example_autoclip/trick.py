@@ -8,7 +8,7 @@ from pegboard import Trick
 from torch import Tensor, nn
 
 from . import AutoClip
-from .functional import autoclip_, no_norms
+from .functional import autoclip, no_norms
 
 
 class AutoClipTrick(Trick):
@@ -18,8 +18,9 @@ class AutoClipTrick(Trick):
         self.percentile = config.percentile
         self.norms = no_norms(config.window, device)
 
-    def edit_grads(self, params: list[nn.Parameter]) -> None:
-        autoclip_([p.grad for p in params if p.grad is not None], self.norms, self.percentile)
+    def edit_grads(self, grads: list[Tensor | None], params: list[nn.Parameter]) -> list[Tensor | None]:
+        clipped = iter(autoclip([g for g in grads if g is not None], self.norms, self.percentile))
+        return [None if g is None else next(clipped) for g in grads]
 
     def state_dict(self) -> dict[str, Tensor | int | float | str]:
         return {"norms": self.norms}

@@ -26,7 +26,7 @@ from ..contract.specs import (
     Voxels,
 )
 from ..data import Resident
-from .curves import COLOURS, draw_figure
+from ..report.curves import COLOURS, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
