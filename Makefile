@@ -43,7 +43,7 @@ coverage: $(READY) ## all tests without data, with coverage of the core, which t
 	@$(PYTEST) -m "not prove" --cov $(ARGS)
 
 prove: $(READY) ## run the long proofs of docs/reliability.md, and write their result there
-	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs tests/test_examples.py tests/test_scaffold.py tests/test_tricks_compose.py
+	@OMP_NUM_THREADS=1 PEGBOARD_PROOFS=docs/reliability.md $(BIN)/python -m pytest -n $(JOBS) -m prove $(ARGS) tests/proofs tests/packaging/test_examples.py tests/packaging/test_scaffold.py tests/tricks/test_tricks_compose.py
 
 lint: $(READY) ## ruff and mypy --strict on the core and every plugin
 	@$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from pegboard.config.check import check
 from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, whole
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LOCAL = [str(HERE / "toy.py"), str(HERE / "drawn.py")]
 Config = Callable[..., dict[str, Any]]
 

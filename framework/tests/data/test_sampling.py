@@ -24,7 +24,7 @@ from sweeps import first_of_each
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LOCAL = [
     str(HERE / "toy.py"),
     str(HERE / "drawn.py"),

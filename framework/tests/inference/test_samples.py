@@ -19,7 +19,7 @@ from pegboard.inference.trained import Trained
 from pegboard.report.trackers import Dispatch
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 Make = Callable[..., dict[str, Any]]
 
 

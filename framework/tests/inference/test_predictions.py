@@ -15,7 +15,7 @@ from pegboard.cli import main
 from pegboard.inference.tables import write_table
 
 Config = Callable[..., dict[str, Any]]
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 LOCAL = [w for name in ("toy.py", "toy_samples.py", "toy_texts.py") for w in ("--local", str(HERE / name))]
 
 

@@ -28,7 +28,7 @@ from pegboard.engine.loop import Interrupted, Loop
 from sweeps import first_of_each
 
 Config = Callable[..., dict[str, Any]]
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 X = torch.randn(100, 3, 2, generator=torch.Generator().manual_seed(0))
 FLAGS = torch.arange(100) % 3 == 0

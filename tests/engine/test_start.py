@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crowd import install_crowd
 
-CONFIG = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
+CONFIG = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 MANY = 500
 FILES = 3  # of a plugin that may be read to know that it is not needed: entry points, metadata, record
 
