@@ -18,7 +18,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run writes for people takes longer than fits this small."""
     monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
     monkeypatch.setattr("pegboard.run.finish.write_report", lambda folder, plan, summary: folder)
-    monkeypatch.setattr("pegboard.run.training.explain", lambda plan: "")
+    monkeypatch.setattr("pegboard.run.training.explained_plan", lambda *_: "")
     monkeypatch.setattr("pegboard.run.provenance.git_state", lambda: ({}, ""))
     monkeypatch.setattr("pegboard.run.provenance._packages", lambda plugins: [])
 

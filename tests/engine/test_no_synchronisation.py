@@ -95,7 +95,7 @@ def seeded(place: str, do: str, suffix: str = "") -> Config:
 
 def complaint(given: Config) -> str:
     with pytest.raises(pegboard.PegboardError) as told:
-        pegboard.plan(given).explain()
+        pegboard.plan(given).explain(strict=True)
     return str(told.value)
 
 
@@ -334,7 +334,7 @@ def pegboard_regularizers():
 
 def test_a_mistake_of_another_kind_stays_as_it_is() -> None:
     with pytest.raises(RuntimeError, match="same reduction dim"):
-        pegboard.plan(seeded("edit_loss", "wrong shapes")).explain()
+        pegboard.plan(seeded("edit_loss", "wrong shapes")).explain(strict=True)
 
 
 def test_an_operation_without_a_meta_kernel_is_named() -> None:

@@ -30,7 +30,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         "discover",
         lambda local=(), disable=(), only=None: discover(*map(tuple, (local, disable)), only),
     )
-    monkeypatch.setattr("pegboard.run.training.explain", lambda plan: "a plan\n")
+    monkeypatch.setattr("pegboard.run.training.explained_plan", lambda *_: "a plan\n")
     monkeypatch.setattr("pegboard.run.finish.draw_curves", lambda rows, path, *_: path)
 
 

@@ -226,7 +226,9 @@ def test_the_printed_trace_is_that_of_a_run(
         if module.training and id(module) in hung:
             events.append(hung[id(module)])
 
-    monkeypatch.setattr("pegboard.run.training.explain", lambda plan: "")  # which makes a step of its own
+    monkeypatch.setattr(
+        "pegboard.run.training.explained_plan", lambda *_: ""
+    )  # which makes a step of its own
     monkeypatch.setattr(Assembly, "linked", watched)
     monkeypatch.setattr(torch_private, "run_backward", told("backward", torch_private.run_backward))
     handles: list[Any] = [

@@ -11,6 +11,9 @@ EXAMPLE = "pegboard explain configs/quickstart.yaml optimizer.lr=0.01"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", help="a YAML file")
     parser.add_argument("overrides", nargs="*", default=[], help="values to change, as optimizer.lr=0.01")
+    parser.add_argument(
+        "--strict", action="store_true", help="what would wait on a GPU in every step is an error"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,5 +23,5 @@ def run(args: argparse.Namespace) -> int:
     from ..planning.plan import make_plan
     from ..preview.explain import explain
 
-    print(explain(make_plan(settings, read=False)), end="")
+    print(explain(make_plan(settings, read=False), args.strict), end="")
     return 0

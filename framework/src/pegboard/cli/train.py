@@ -23,6 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_insistence(parser)
     parser.add_argument("--quiet", action="store_true", help="print warnings and errors only")
     parser.add_argument(
+        "--strict", action="store_true", help="what would wait on a GPU in every step is an error"
+    )
+    parser.add_argument(
         "--profile", action="store_true", help="print where the time went, and write a trace of some steps"
     )
 
@@ -47,5 +50,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     from ..tools import cross_validation
 
-    cross_validation.train(settings, root, console, args.profile)
+    manner = cross_validation.manner(args.profile, args.strict)
+    cross_validation.train(settings, root, console, manner)
     return 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,17 @@ from .determinism import Finding, refuses, scanning
 from .example import counted, example, largest
 from .refusals import eager_waits, refused_in_evaluation, repeatability
 from .repeats import folded
-from .sync_lint import building, culprit, declared, leave_behind, looking, place, stand_ins, telling
+from .sync_lint import (
+    NotOnMeta,
+    building,
+    culprit,
+    declared,
+    leave_behind,
+    looking,
+    place,
+    stand_ins,
+    telling,
+)
 
 FEW = 4  # samples with which an evaluation is tried
 
@@ -197,20 +207,46 @@ def _state_bytes(optimizer: torch.optim.Optimizer) -> int:
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
-def explain(plan: Plan) -> str:
+class Preview(NamedTuple):
+    """What a plan will do, in one screen, and what a person should know before it does."""
+
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def explain(plan: Plan, strict: bool = False) -> str:
     """What a plan will do, in one screen; a step of it runs on the meta device."""
+    return preview(plan, strict).text
+
+
+def preview(plan: Plan, strict: bool = False) -> Preview:
+    """The text of `explain`, with warnings of what would wait on a GPU; `strict` makes these errors."""
     with as_config_errors(plan.settings, plan.path_of, parts_alone=True):
-        return _explained(counted(plan))
+        return _preview(counted(plan), strict)
 
 
-def _explained(plan: Plan) -> str:
+def _preview(plan: Plan, strict: bool) -> Preview:
+    device, found = planned_device(plan.settings.trainer.device), list[NotOnMeta]()
+
+    def tried(error: NotOnMeta) -> None:
+        """Go on without a step, but where it could not run on the device of the plan either."""
+        if strict or (error.stray and not device.startswith("cpu")):
+            raise error
+        found.append(error)
+
     with compiler_absent():
-        assembly = _on_meta(plan)
-        batch = example(plan)
-        why = _unmeasured(plan)
-        cost = Cost(events=[f"not tried: {why}"]) if why else _run_step(assembly, batch)
-        device = planned_device(plan.settings.trainer.device)
-        if refuses(device):
+        batch, why = example(plan), _unmeasured(plan)
+        cost = Cost(events=[f"not tried: {why}"])
+        assembly: Assembly | None = None
+        try:
+            assembly = _on_meta(plan)
+            if not why:
+                cost = _run_step(assembly, batch)
+        except NotOnMeta as error:
+            tried(error)
+            cost = Cost(events=[f"not tried: {_first_line(error)}"])
+            assembly = assemble(plan, "cpu" if assembly is None else "meta")  # a step left half of it changed
+        if refuses(device) and not found:
             cost.refused += refused_in_evaluation(assembly, example(plan, FEW))
     sections = [
         _heading(plan, assembly.model),
@@ -222,11 +258,16 @@ def _explained(plan: Plan) -> str:
         _probes(plan),
         _order(plan, assembly),
         _step(cost.events),
-        _cost(plan, assembly, cost),
+        _cost(plan, assembly, cost, measured=not (why or found)),
         repeatability(plan, cost.refused, device),
-        _compile(plan, assembly, batch),
+        _compile(plan, assembly, batch, list(map(_first_line, found))),
     ]
-    return "\n\n".join(filter(None, sections)) + "\n"
+    text = "\n\n".join(filter(None, sections)) + "\n"
+    return Preview(text, tuple(f"on a GPU: {error}" for error in found))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def measure_memory(plan: Plan) -> dict[str, int]:
@@ -365,7 +406,7 @@ def _order(plan: Plan, assembly: Assembly) -> str:
     return plain_table("", ["stage", "trick", "why there"], rows) if rows else "tricks: none"
 
 
-def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
+def _cost(plan: Plan, assembly: Assembly, cost: Cost, measured: bool) -> str:
     parameters = sum(p.numel() * p.element_size() for p in assembly.model.parameters())
     count = sum(p.numel() for p in assembly.model.parameters())
     total = 2 * parameters + cost.state + cost.saved
@@ -377,7 +418,7 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost) -> str:
         f"gradients {shown_bytes(parameters)}, optimizer {shown_bytes(cost.state)}, "
         f"activations {shown_bytes(cost.saved)}",
     ]
-    if _unmeasured(plan):
+    if not measured:
         del lines[1:]
     for path, (entry, why) in declared(plan).items():
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
@@ -407,7 +448,7 @@ def _unmeasured(plan: Plan) -> str:
     return ", ".join(told)
 
 
-def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
+def _compile(plan: Plan, assembly: Assembly, batch: Batch, waits: Sequence[str]) -> str:
     """What of a step becomes a graph; the step is traced to find out."""
     trainer = plan.settings.trainer
     if trainer.compile == "off":
@@ -418,6 +459,7 @@ def _compile(plan: Plan, assembly: Assembly, batch: Batch) -> str:
     found = obstacles(assembly, choose_precision(trainer.precision, device))
     kinds = ("model", "objective", "regularizers.")  # an optimizer's functional form need not wait
     found += [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]
+    found += waits
     if not found:
         precision = choose_precision("fp32", "meta")
         linked = [make_step(assembly, kit, precision) for kit in assembly.kits]

@@ -66,6 +66,14 @@ class Waits(BaseException):
         self.fix = why[1]
 
 
+class NotOnMeta(PegboardError):
+    """A step cannot be tried on the meta device; on a GPU it would wait, or with `stray` not run at all."""
+
+    def __init__(self, message: str, stray: bool = False) -> None:
+        super().__init__(message)
+        self.stray = stray
+
+
 class Looking(torch_private.SeenMode):
     """Raises where an operation on meta tensors would wait for a device, were they on one.
 
@@ -308,7 +316,7 @@ def building(plan: Plan) -> Iterator[None]:
         if not no_numbers(error) or not theirs:
             raise
         file, line, (path, entry) = theirs[0]
-        raise PegboardError(
+        raise NotOnMeta(
             f"{path} ({entry.part.name} of {entry.plugin.dist}) cannot be built on the meta device, where a "
             f"step is tried first: {str(error).splitlines()[0]}\n"
             f"  {file}:{line}: {linecache.getline(file, line).strip()}\n"
@@ -324,9 +332,7 @@ def _waits(error: BaseException) -> Waits | None:
     return next((Waits(why, said.splitlines()[0]) for text, why in SAID.items() if text in said), None)
 
 
-def _told(
-    error: BaseException, waits: Waits | None, assembly: Assembly, inside: Sequence[str]
-) -> PegboardError:
+def _told(error: BaseException, waits: Waits | None, assembly: Assembly, inside: Sequence[str]) -> NotOnMeta:
     """One message: which part, what it does, where, and how to mend it."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)][::-1]
     lines = {id(frame): line for frame, line in walk_tb(error.__traceback__)}
@@ -346,7 +352,8 @@ def _told(
     if entry is not None:
         kind, name = type(entry.part).__name__, entry.part.name
         fixes.append(f'where it must be, its record says why: {kind}("{name}", ..., synchronizes="why")')
-    return PegboardError("\n".join([*text, *(f"  {fix}" for fix in fixes)]))
+    stray = waits is not None and waits.fix == STRAY[1]
+    return NotOnMeta("\n".join([*text, *(f"  {fix}" for fix in fixes)]), stray)
 
 
 def _theirs(frames: Sequence[FrameType], plan: Plan) -> FrameType | None:

@@ -18,7 +18,7 @@ from ..contract.specs import DataSpec
 from ..engine.precision import choose_device
 from ..inference.loading import read_saved
 from ..planning.plan import Assembly, Plan, make_plan
-from ..preview.explain import explain
+from ..preview.explain import preview
 from ..registry.spec_names import from_json
 from ..report.console import Console
 from ..store import checkpoint
@@ -37,7 +37,7 @@ from .extend import (
     write_changes,
 )
 from .provenance import comparable, data_changes, data_record
-from .training import assemble_run, carry_out, codec_files, first_files, fitting, prepared
+from .training import assemble_run, carry_out, codec_files, explained_plan, first_files, fitting, prepared
 
 CONFIG, METRICS = "config.yaml", "metrics.jsonl"
 
@@ -141,7 +141,7 @@ def find_extension(folder: Path, console: Console, how: Resumption) -> Extension
         known = compare_data(plan, folder, console, how, newest, note=False)
         _refuse_unknown(changes, known, folder, how)
         found = extension(plan, old, changes, newest.progress if newest else {}, str(folder))
-        found.text = explain(plan)
+        found.text = preview(plan).text
     if not how.inexact:
         refuse_inexact(found, str(folder))
     return found
@@ -196,7 +196,7 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
         if not how.inexact:
             refuse_inexact(found, str(origin))
         assembly = assemble_run(plan, device, folder, console, False)
-        text = explain(plan)
+        text = explained_plan(plan, console)
         make_folder(folder, _first_files(plan, device, text, found, origin), fill=_copier(origin, newest))
         (console.warn if found.differs else console.say)(found.say())
         with claimed(folder):

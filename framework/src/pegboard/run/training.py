@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,7 +36,7 @@ from ..engine.precision import choose_device, choose_precision, full_precision, 
 from ..inference.loading import DATA, load_into
 from ..planning.channels_last import lay_out
 from ..planning.plan import Assembly, Plan, assemble, build, make_plan
-from ..preview.explain import explain
+from ..preview.explain import preview
 from ..report.console import Console, working
 from ..report.trackers import GRACE, SHORT_GRACE, Dispatch
 from ..store import checkpoint
@@ -55,7 +55,15 @@ class Clock(Protocol):
     def show(self, console: Console) -> None: ...
 
 
-MakeClock = Callable[[Loop], Clock]
+@dataclass(frozen=True)
+class Manner:
+    """How a person wants a run to be carried out, besides what its config says."""
+
+    profile: Callable[[Loop], Clock] | None = None  # finds out where the time goes
+    strict: bool = False  # what would wait on a GPU is an error, and no warning
+
+
+PLAIN = Manner()
 
 
 class Following:
@@ -91,11 +99,11 @@ class Following:
                 picture_samples(loop, self, f"samples-{epoch:04d}", f"samples after epoch {epoch}")
 
 
-def run_plan(settings: Settings, root: Path, console: Console, profile: MakeClock | None = None) -> Path:
+def run_plan(settings: Settings, root: Path, console: Console, manner: Manner = PLAIN) -> Path:
     """Train from the beginning in a new run folder; returns the folder."""
     device = _device(settings)
     folder = new_name(root, settings.name)
-    begin_run(settings, device, folder, console, profile)
+    begin_run(settings, device, folder, console, manner)
     return folder
 
 
@@ -104,7 +112,7 @@ def begin_run(
     device: str,
     folder: Path,
     console: Console,
-    profile: MakeClock | None = None,
+    manner: Manner = PLAIN,
     latest: bool = True,
 ) -> int:
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
@@ -113,10 +121,18 @@ def begin_run(
         for note in plan.settings.notes:
             console.warn(note)
         assembly = assemble_run(plan, device, folder, console, anew=True)
-        text = explain(plan)
+        text = explained_plan(plan, console, manner.strict)
         make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
-            return carry_out(assembly, folder, console, text, profile=profile)
+            return carry_out(assembly, folder, console, text, profile=manner.profile)
+
+
+def explained_plan(plan: Plan, console: Console, strict: bool = False) -> str:
+    """The text of `explain`; what would wait on a GPU is told at the console."""
+    shown = preview(plan, strict)
+    for warning in shown.warnings:
+        console.warn(warning)
+    return shown.text
 
 
 def _device(settings: Settings) -> str:
@@ -129,14 +145,14 @@ def _device(settings: Settings) -> str:
             raise
 
 
-def make_parent(settings: Settings, root: Path, quiet: bool) -> Path:
+def make_parent(settings: Settings, root: Path, quiet: bool, strict: bool = False) -> Path:
     """A new folder in which runs will stand, once all was checked and planned as for a run."""
     device = _device(settings)
     folder = new_name(root, settings.name)
     with prepared(settings, device):
         plan = make_plan(settings, read=True, quiet=quiet)
         assemble_run(plan, device, folder, Console(quiet=True), anew=True)
-        make_folder(folder, first_files(plan, device, explain(plan)))
+        make_folder(folder, first_files(plan, device, preview(plan, strict).text))
     return folder
 
 
@@ -228,7 +244,7 @@ def carry_out(
     text: str,
     previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
-    profile: MakeClock | None = None,
+    profile: Callable[[Loop], Clock] | None = None,
 ) -> int:
     """Train, measure and report; the trackers hear of the end, whatever it is.
 
@@ -295,7 +311,9 @@ def carry_out(
     return loop.halt
 
 
-def _train(loop: Loop, following: Following, summary: dict[str, Any], profile: MakeClock | None) -> None:
+def _train(
+    loop: Loop, following: Following, summary: dict[str, Any], profile: Callable[[Loop], Clock] | None
+) -> None:
     """Train and measure; what came of it is added to the summary as it is known."""
     console, trainer = following.console, loop.settings.trainer
     started, first = time.monotonic(), loop.progress.step

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from ..engine.loop import Interrupted, Loop
+from ..preview.explain import Preview
 from ..run import finish, provenance, training
 from ..store import checkpoint
 from ..tools.api import Run, resume, train
@@ -30,7 +31,7 @@ def lean() -> Iterator[None]:
     with (
         plugins_once(),
         patch.object(provenance, "git_state", lambda: ({}, "")),
-        patch.object(training, "explain", lambda plan: "a plan\n"),
+        patch.object(training, "preview", lambda plan, strict=False: Preview("a plan\n")),
         patch.object(finish, "draw_curves", lambda rows, path, *_: path),
         patch.object(finish, "picture_samples", lambda *given: None),
         patch.object(training, "report", lambda *given: None),

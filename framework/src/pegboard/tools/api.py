@@ -88,11 +88,11 @@ class Run:
 class Plan(planning.Plan):
     """A config that was resolved, checked and wired, before anything is allocated."""
 
-    def explain(self) -> str:
-        """What will happen, in one screen; run on the meta device."""
+    def explain(self, strict: bool = False) -> str:
+        """What will happen, in one screen; run on the meta device. `strict`: not if it waits on a GPU."""
         from ..preview.explain import explain
 
-        return explain(self)
+        return explain(self, strict)
 
     def trace(self, device: str = "meta") -> list[str]:
         """What one training step calls, in order, recorded while it runs on a device."""
@@ -112,13 +112,15 @@ def train(
     root: str | Path = "runs",
     quiet: bool = False,
     profile: bool = False,
+    strict: bool = False,
     from_run: str | Path | Run | None = None,
     other_data: bool = False,
     inexact: bool = False,
 ) -> Run:
     """Train a config to its end in a new folder below `root`.
 
-    With `profile`, the folder also holds `profile/`: a trace of some steps and where the time went. With
+    What would wait for the device in every step on a GPU is a warning, with `strict` an error. With
+    `profile`, the folder also holds `profile/`: a trace of some steps and where the time went. With
     `from_run` the new run goes on from where that one stands, as `resume` with overrides does in its folder;
     the config may differ from that of the run in its length, and in what leaves no trace in the weights.
     """
@@ -134,7 +136,8 @@ def train(
         how = Resumption(overrides=overrides, other_data=other_data, inexact=inexact)
         settings = check(config, overrides)
         return Run(continue_run(settings, origin, Path(root), Console(quiet), how))
-    return Run(cross_validation.train(check(config, overrides), Path(root), Console(quiet), profile))
+    settings, manner = check(config, overrides), cross_validation.manner(profile, strict)
+    return Run(cross_validation.train(settings, Path(root), Console(quiet), manner))
 
 
 def resume(

@@ -27,7 +27,7 @@ from ..run.diagnosis import Diagnosis
 from ..run.finish import judged_lines, reference_line
 from ..run.interruption import Ended
 from ..run.resume import Resumption, compare_data, find_extension, resume_run, write_extension
-from ..run.training import MakeClock, begin_run, identity, make_parent, make_trackers, run_plan
+from ..run.training import PLAIN, Manner, begin_run, identity, make_parent, make_trackers, run_plan
 from ..store.run_folder import MetricsFile, claimed, write_json
 from ..store.run_reader import fold_count, fold_folder, read_object, refuse_links, write_report
 
@@ -37,23 +37,23 @@ DONE = ("finished", "stopped")
 _PLAIN = Resumption()
 
 
-def train(settings: Settings, root: Path, console: Console, profile: bool = False) -> Path:
-    """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
-    if settings.trainer.folds is None or settings.trainer.fold is not None:
-        return run_plan(settings, root, console, _clock(profile))
-    folder = make_parent(settings, root, console.quiet)
-    with claimed(folder) as claim:
-        _carry_out(settings, folder, console, claim.text, profile=profile)
-    return folder
-
-
-def _clock(profile: bool) -> MakeClock | None:
-    """What finds out where the time goes, where somebody asks."""
+def manner(profile: bool = False, strict: bool = False) -> Manner:
+    """How a run is to be carried out, where somebody asks for its times or for strictness."""
     if not profile:
-        return None
+        return Manner(strict=strict)
     from .profile import Profile
 
-    return Profile
+    return Manner(Profile, strict)
+
+
+def train(settings: Settings, root: Path, console: Console, manner: Manner = PLAIN) -> Path:
+    """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
+    if settings.trainer.folds is None or settings.trainer.fold is not None:
+        return run_plan(settings, root, console, manner)
+    folder = make_parent(settings, root, console.quiet, manner.strict)
+    with claimed(folder) as claim:
+        _carry_out(settings, folder, console, claim.text, manner=manner)
+    return folder
 
 
 def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
@@ -96,7 +96,7 @@ def _carry_out(
     console: Console,
     text: str,
     how: Resumption = _PLAIN,
-    profile: bool = False,
+    manner: Manner = PLAIN,
 ) -> None:
     """Every fold that is not finished yet, one after the other; then their means."""
     count = settings.trainer.folds
@@ -117,7 +117,8 @@ def _carry_out(
             if _done(place):
                 continue
             console.say(say_fold((at, count), own))
-            late = _fold(settings, place, at, console, how, profile and at == 0)
+            late = _fold(settings, place, at, console, how, manner)
+            manner = replace(manner, profile=None)
             if late and at + 1 < count:
                 raise Interrupted("", late)
         ended = summarize(folder, count)
@@ -147,7 +148,7 @@ def _done(folder: Path) -> bool:
 
 
 def _fold(
-    settings: Settings, place: Path, number: int, console: Console, how: Resumption, profile: bool
+    settings: Settings, place: Path, number: int, console: Console, how: Resumption, manner: Manner
 ) -> int:
     """Carry one fold out, or go on with it; returns the signal that came too late to interrupt it, or 0."""
     if (place / "config.yaml").is_file():
@@ -159,9 +160,7 @@ def _fold(
         plain={**settings.plain, "trainer": trainer},
         origins={**settings.origins, "trainer.fold": Origin(file=str(place.parent / "config.yaml"))},
     )
-    return begin_run(
-        one, choose_device(settings.trainer.device), place, console, _clock(profile), latest=False
-    )
+    return begin_run(one, choose_device(settings.trainer.device), place, console, manner, latest=False)
 
 
 def summarize(folder: Path, count: int) -> dict[str, Any]:

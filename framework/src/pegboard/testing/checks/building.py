@@ -185,7 +185,7 @@ def runs_on_meta(subject: Subject) -> None:
     from ...preview.explain import explain
 
     plan: Plan = subject.plan(clip=1.0, ema=0.9)
-    text = explain(plan)  # which makes two steps there, and names part and line where it cannot
+    text = explain(plan, strict=True)  # which makes two steps there, and names part and line where it cannot
     why = getattr(subject.part, "synchronizes", "")
     if why and why not in text:
         raise Failed(f"{subject.what} declares to wait for the device, but explain does not show it")

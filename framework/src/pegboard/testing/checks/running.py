@@ -129,7 +129,7 @@ def compiles_whole(subject: Subject) -> None:
         raise Skipped("its record declares what no graph can hold")
     if subject.assembly().generators:
         raise Skipped("it draws from a random stream of its own, which no graph can hold")
-    text = explain(subject.plan(compile="step"))
+    text = explain(subject.plan(compile="step"), strict=True)
     (line,) = [line for line in text.splitlines() if line.startswith("compile ")]
     if "whole steps" not in line:
         raise Failed(f"{subject.what} keeps a step from being one graph: {line.partition('because ')[2]}")
