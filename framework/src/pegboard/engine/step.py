@@ -339,7 +339,10 @@ def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequ
             "edits the loss, has to take the mean over samples"
         )
     seed = torch.ones_like(loss)
-    return torch_private.run_backward((loss,), (seed,), False, False, params, True, accumulate_grad=keep)  # type: ignore[no-any-return]
+    found: Sequence[Tensor | None] | None = torch_private.run_backward(
+        (loss,), (seed,), False, False, params, True, accumulate_grad=keep
+    )
+    return found or ()
 
 
 def clip_norm(grads: Grads, bound: float) -> Grads:

@@ -137,7 +137,14 @@ def _home(function: Any) -> Path:
     return Path(code.co_filename if code is not None else getattr(module, "__file__", None) or "")
 
 
-def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, quiet: bool = False) -> Plan:
+def make_plan(
+    settings: Settings,
+    *,
+    read: bool,
+    spec: DataSpec | None = None,
+    quiet: bool = False,
+    kind: type[Plan] = Plan,
+) -> Plan:
     """A plan for checked settings. The data is read when `read` is set or its spec is not known."""
     splits, spec, wrong = None, spec or settings.spec, list[Mistake]()
     if read or spec is None or not spec.known:
@@ -152,7 +159,7 @@ def make_plan(settings: Settings, *, read: bool, spec: DataSpec | None = None, q
     tricks = {k: Use(c.entry.part, c.config, c.players) for k, c in settings.regularizers.items()}  # type: ignore[arg-type]
     ordered, problems = order(tricks, getattr(settings.model.entry.part, "pegs", ()))
     assert not problems, problems  # settings were checked
-    plan = Plan(settings, spec, settings.objective, ordered, splits)
+    plan = kind(settings, spec, settings.objective, ordered, splits)
     if settings.registry is not None:
         check_record(spec, settings.registry.specs)
     if splits is not None:

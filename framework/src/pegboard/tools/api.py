@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import PegboardError
 from ..config.check import check
@@ -103,7 +103,7 @@ class Plan(planning.Plan):
 
 def plan(config: str | Path | Mapping[str, Any], *overrides: str) -> Plan:
     """Resolve, check and wire a config. Nothing is allocated; data is read only where its spec needs it."""
-    return Plan(**vars(make_plan(check(config, overrides), read=False)))
+    return cast(Plan, make_plan(check(config, overrides), read=False, kind=Plan))
 
 
 def train(
