@@ -1,1 +1,1 @@
-"""The training engine: the linked step, the loop around it, precision and checkpoints."""
+"""The training engine: the step, the loop around it, precision and compilation."""
