@@ -113,6 +113,22 @@ def test_a_part_that_waits_is_named_with_the_line_and_the_remedy(place: str, do:
     assert remedy.startswith("  ") and f'("in_{place}", ..., synchronizes="why")' in declare
 
 
+def test_what_waits_trains_on_the_cpu_with_one_warning_and_not_if_that_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = seeded("model", "item")
+    with pytest.raises(pegboard.PegboardError, match="waits for the device in every step"):
+        pegboard.train(given, root=tmp_path, strict=True)
+    assert not list(tmp_path.iterdir())
+    capsys.readouterr()
+    run = pegboard.train(given, root=tmp_path)
+    assert run.status == "finished"
+    (warning,) = (line for line in capsys.readouterr().err.splitlines() if "waits for the device" in line)
+    assert warning.startswith("warning: on a GPU: model (in_model of ")
+    plan = (run.folder / "plan.txt").read_text("utf-8")
+    assert "not tried: model (in_model of " in plan and "parameters  " in plan
+
+
 def test_a_model_that_waits_is_named_also_where_pegs_are_found_in_it() -> None:
     """To find them takes a forward pass before there is a step."""
     given = seeded("model", "item") | {"regularizers": {"dropout": {"sites": ["input"]}}}

@@ -176,7 +176,7 @@ LOOKED_UP = [
 ]
 
 
-@pytest.mark.parametrize(("path", "module", "where", "instead"), LOOKED_UP, ids=lambda value: str(value))
+@pytest.mark.parametrize(("path", "module", "where", "instead"), LOOKED_UP, ids=[row[0] for row in LOOKED_UP])
 def test_a_plugin_says_in_one_line_which_private_name_is_gone(
     path: str, module: str, where: str, instead: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,9 +44,9 @@ print(json.dumps({"plugins": plugins, "runs": runs, "heard": heard}))
 """
 
 
-def installed(site: Path) -> dict[str, str]:
-    """The environment of a process in which the frozen plugin is installed, before today's."""
-    project = tomllib.loads((FROZEN / "pyproject.toml").read_text())["project"]
+def installed(site: Path, plugin: Path = FROZEN) -> dict[str, str]:
+    """The environment of a process in which a plugin is installed, before today's."""
+    project = tomllib.loads((plugin / "pyproject.toml").read_text())["project"]
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir(parents=True)
     needs = "".join(f"Requires-Dist: {need}\n" for need in project["dependencies"])
@@ -54,18 +54,23 @@ def installed(site: Path) -> dict[str, str]:
     (info / "METADATA").write_text(head + needs)
     points = "".join(f"{name} = {to}\n" for name, to in project["entry-points"]["pegboard"].items())
     (info / "entry_points.txt").write_text(f"[pegboard]\n{points}")
-    path = os.pathsep.join((str(site), str(FROZEN / "src")))
+    path = os.pathsep.join((str(site), str(plugin / "src")))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def use(folder: Path, configs: dict[str, Any], plugin: Path = FROZEN) -> dict[str, Any]:
+    """What comes of these configs in a process that has the plugin."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", USE, json.dumps(configs), str(folder / "runs")]
+    env = installed(folder / "site", plugin)
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 @pytest.fixture(scope="module")
 def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("frozen")
-    command = [sys.executable, "-c", USE, json.dumps(CONFIGS), str(folder / "runs")]
-    env = installed(folder / "site")
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return use(tmp_path_factory.mktemp("frozen"), CONFIGS)
 
 
 def test_it_is_ready_and_todays_stands_behind_it(used: dict[str, Any]) -> None:
@@ -97,3 +102,28 @@ def test_its_lbfgs_still_says_that_it_waits(used: dict[str, Any]) -> None:
     plan = (Path(used["runs"]["lbfgs"]) / "plan.txt").read_text()
     assert "for the device in every step: optimizer (lbfgs), its plugin does not say why" in plan
     assert "waits" not in (Path(used["runs"]["adam"]) / "plan.txt").read_text()
+
+
+def test_a_trick_that_changed_gradients_in_place_trains_to_the_same_bits_as_todays(tmp_path: Path) -> None:
+    configs = {
+        "plain": partner_config(regularizers={"autoclip": {"percentile": 40.0}}),
+        "together": partner_config(
+            regularizers={"autoclip": {}},
+            trainer={"steps": 4, "accumulate": 2, "clip": 0.5, "device": "cpu"},
+        ),
+    }
+    old, today = (
+        use(tmp_path / plugin.name, configs, plugin)
+        for plugin in (
+            ROOT / "tests" / "frozen" / "api2_autoclip",
+            ROOT / "docs" / "examples" / "plugins" / "stateful_trick",
+        )
+    )
+    for name in configs:
+        weights = [(Path(found["runs"][name]) / WEIGHTS).read_bytes() for found in (old, today)]
+        assert weights[0] == weights[1]
+    (told,) = (note for note in old["heard"] if note[0] == "PegboardDeprecationWarning")
+    assert "edit_grads(params) of regularizer 'autoclip' is deprecated since pegboard 0.3" in told[1]
+    line = Path(told[2]).read_text().splitlines()[told[3] - 1]
+    assert Path(told[2]).name == "trick.py" and "def edit_grads(self, params" in line
+    assert not [note for note in today["heard"] if note[0] == "PegboardDeprecationWarning"]
