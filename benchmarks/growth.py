@@ -91,14 +91,14 @@ def pegboard(size: Size, compiled: bool, inside: ExitStack) -> tuple[Run, Callab
     loop.assembly.model.train()
     if compiled:
         inside.enter_context(tracing())
-    loop.compiling.begin()
+    loop.stepper.begin()
     groups = loop.groups(0)
     groups = (groups * (LONGEST // len(groups) + 1))[:LONGEST]
 
     def run(steps: int) -> None:
         loop.progress.position = 0
         while loop.progress.position < steps:
-            loop.compiling.span(groups, steps, steps)
+            loop.span(groups, steps, steps)
 
     def tidy() -> None:
         loop.losses = [[] for _ in loop.losses]
@@ -160,8 +160,8 @@ def measure(size: Size, repeats: int, compiled: bool) -> dict[str, dict[str, flo
             loops["pegboard, compiled"] = (run, tidy)
         for run, _ in loops.values():
             run(17)
-        if compiled and loop.compiling.made.level != "step":
-            raise SystemExit(f"the step was not compiled: {loop.compiling.made.why}")
+        if compiled and loop.stepper.made.level != "step":
+            raise SystemExit(f"the step was not compiled: {loop.stepper.made.why}")
         count = steps_of_a_turn(loops["hand-written"][0])
         times: dict[str, list[float]] = {name: [] for name in loops}
         for _ in range(repeats):

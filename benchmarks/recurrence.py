@@ -78,7 +78,7 @@ def loops(cell: str, size: Size) -> dict[str, Run]:
     watcher: Any = Nobody()
     loop = Loop(assemble(plan, "cpu"), plan.splits, choose_precision("fp32", "cpu"), watcher, Path("."))
     loop.assembly.model.train()
-    loop.compiling.begin()
+    loop.stepper.begin()
 
     groups = loop.groups(0)
     groups = [groups[at % len(groups)] for at in range(LONGEST)]
@@ -86,7 +86,7 @@ def loops(cell: str, size: Size) -> dict[str, Run]:
     def ours(steps: int) -> None:
         loop.progress.position = 0
         while loop.progress.position < steps:
-            loop.compiling.span(groups, steps, steps)
+            loop.span(groups, steps, steps)
         loop.losses = [[] for _ in loop.losses]
 
     model = assemble(make_plan(check(config), read=True), "cpu").model

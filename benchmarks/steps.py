@@ -75,7 +75,7 @@ def ours(together: int = 0, **nodes: Any) -> tuple[Loop, Run]:
         lay_out(plan.splits)
     loop = Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, Path("."))
     loop.assembly.model.train()
-    loop.compiling.begin()
+    loop.stepper.begin()
 
     def run(steps: int) -> None:
         progress = loop.progress
@@ -83,7 +83,7 @@ def ours(together: int = 0, **nodes: Any) -> tuple[Loop, Run]:
             while steps > 0:
                 groups = loop.groups(progress.epoch)
                 progress.position, last = 0, min(steps, len(groups))
-                loop.compiling.span(groups, last, last)
+                loop.span(groups, last, last)
                 steps -= progress.position
                 progress.epoch += 1
         loop.losses = [[] for _ in loop.losses]

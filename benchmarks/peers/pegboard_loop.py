@@ -90,13 +90,13 @@ def train_hot(work: Workload, defaults: bool, folder: Path, together: int = 0) -
     loop = Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, folder)
     assembly.model.train()
     with tracing() if together else nullcontext():
-        loop.compiling.begin()
+        loop.stepper.begin()
         for epoch in range(work.epochs):
             groups = loop.groups(epoch)
             loop.progress.epoch, loop.progress.position = epoch, 0
             while loop.progress.position < len(groups):
-                loop.compiling.span(groups, len(groups), len(groups))
-    return Trained(assembly.model, updates(assembly.kits[0].optimizer), loop.compiling.made.why)
+                loop.span(groups, len(groups), len(groups))
+    return Trained(assembly.model, updates(assembly.kits[0].optimizer), loop.stepper.made.why)
 
 
 train_step = partial(train, together=1)

@@ -237,7 +237,7 @@ def test_inside_a_call_of_a_graph_the_weights_keep_the_last_good_update(
     with pytest.raises(NotFinite, match=f"the loss was nan at step {BAD}, in the update of player 'model'"):
         pegboard.train(in_graphs("step"), root=tmp_path, quiet=True)
     clean, bad = loops
-    assert bad.compiling.made.level == "step" and bad.progress.step == 8  # the whole call was made
+    assert bad.stepper.made.level == "step" and bad.progress.step == 8  # the whole call was made
     assert close(last_weights(tmp_path / "clean"), bad.assembly.model.state_dict())
     moments = [loop.assembly.kits[0].optimizer.state_dict()["state"] for loop in (clean, bad)]
     assert all(close(*pair) for pair in zip(*(m.values() for m in moments), strict=True))

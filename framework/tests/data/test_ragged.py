@@ -31,7 +31,7 @@ from pegboard import (
 from pegboard.config.check import check
 from pegboard.data import epoch_order, padded_splits, padding_share, similar_order
 from pegboard.engine import loop as loops
-from pegboard.engine.evaluate import collect, evaluate
+from pegboard.engine.evaluate import Evaluator, collect
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
 from pegboard.run.provenance import fingerprint
@@ -404,7 +404,8 @@ def test_evaluations_are_less_than_a_tenth_padding(count: int, size: int, steps:
 
     for order in (None, torch.randperm(count)[: max(count // 2, 2)]):
         shapes.clear()
-        evaluate(model, Crossed(), {}, source, size, "cpu", precision, order=order, watch=watch)
+        evaluator = Evaluator(objective=Crossed(), precision=precision, batch_size=size)
+        evaluator.measure(model, source, order, watch)
         symbols = int(lengths.sum() if order is None else lengths[order].sum())
         assert symbols > 0.9 * sum(n * width for n, width in shapes)
         assert sum(n for n, _ in shapes) == (count if order is None else len(order))
@@ -417,7 +418,8 @@ def test_figures_do_not_depend_on_how_batches_are_padded() -> None:
     y = torch.arange(100) % 2
     ragged = Ragged([Sequences.join(rows, 0)], y)
     padded = ragged.padded(DataSpec((Tokens(90, 40, 0),), Classes(2)))
-    found = [evaluate(Lengths(), Crossed(), {}, source, 8, "cpu", precision) for source in (ragged, padded)]
+    evaluator = Evaluator(objective=Crossed(), precision=precision, batch_size=8)
+    found = [evaluator.measure(Lengths(), source) for source in (ragged, padded)]
     assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-6)
 
 
@@ -427,7 +429,8 @@ def test_a_loss_over_steps_is_that_of_the_same_batches_padded() -> None:
     model = nn.Sequential(nn.Embedding(90, 4), nn.Linear(4, 90))
     ragged = Ragged([Sequences.join(rows, 0)], Sequences.join(rows, -100))
     padded = ragged.padded(DataSpec((Tokens(90, 40, 0),), Tokens(90, 40, -100)))
-    found = [evaluate(model, Crossed(), {}, source, 8, "cpu", precision) for source in (ragged, padded)]
+    evaluator = Evaluator(objective=Crossed(), precision=precision, batch_size=8)
+    found = [evaluator.measure(model, source) for source in (ragged, padded)]
     assert found[0]["loss"] == pytest.approx(found[1]["loss"], rel=1e-6)
     output, target, _ = collect(model, ragged, 8, "cpu", precision)
     longest = max(map(len, rows))

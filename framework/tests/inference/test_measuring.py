@@ -12,7 +12,7 @@ from pegboard.base.errors import PegboardError
 from pegboard.config.check import check
 from pegboard.contract.results import Objective
 from pegboard.data import Resident
-from pegboard.engine.evaluate import evaluate
+from pegboard.engine.evaluate import Evaluator
 from pegboard.engine.monitor import choose_monitor
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
@@ -48,7 +48,8 @@ def test_the_batches_of_a_split_do_not_show_in_its_figures(weight: Tensor | None
     x, y = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0]), torch.zeros(5)
     source, precision, metrics = Resident([x], y, weight), choose_precision("fp32", "cpu"), {"seen": Seen()}
     for size in (1, 2, 5, 9):  # 2 leaves a last batch of one
-        found = evaluate(nn.Identity(), Squares(), metrics, source, size, "cpu", precision)
+        evaluator = Evaluator(objective=Squares(), precision=precision, metrics=metrics, batch_size=size)
+        found = evaluator.measure(nn.Identity(), source)
         assert found == {"loss": pytest.approx(float(Squares().loss(x, y, weight))), "seen": 5}
 
 

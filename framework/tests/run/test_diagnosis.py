@@ -13,8 +13,8 @@ import pegboard
 import pytest
 import torch
 from pegboard.contract.results import Batch
-from pegboard.engine import evaluate as measuring
 from pegboard.engine.compiler_absent import compiler_absent
+from pegboard.engine.evaluate import Evaluator
 from pegboard.run.diagnosis import OVERFIT, UNDERFIT, Answers, diagnose
 from pegboard.testing.runs import lean
 from torch import Tensor
@@ -234,14 +234,13 @@ def test_the_figures_are_those_of_the_best_weights_in_eval_mode(config: Config, 
 
 def test_no_split_is_measured_twice(config: Config, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
-    evaluate = measuring.evaluate
+    measure = Evaluator.measure
 
-    def counted(*args: Any) -> dict[str, float]:
-        measured.append(len(args[3]))
-        return evaluate(*args)
+    def counted(self: Evaluator, model: Any, source: Any, *more: Any) -> dict[str, float]:
+        measured.append(len(source))
+        return measure(self, model, source, *more)
 
-    monkeypatch.setattr("pegboard.engine.loop.evaluate", counted)
-    monkeypatch.setattr("pegboard.run.finish.evaluate", counted)
+    monkeypatch.setattr(Evaluator, "measure", counted)
     pegboard.train(config(), root=root, quiet=True)
     assert measured == [16, 16, 16, 16, 64]  # val after each of 3 epochs, test, train
 

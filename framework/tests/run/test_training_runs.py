@@ -263,12 +263,13 @@ def test_the_monitored_figure_can_be_chosen_and_must_exist(config: Config, root:
 def test_a_first_figure_that_is_nan_does_not_stay_the_best(
     config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluate, count = loops.evaluate, itertools.count(1)
+    evaluate, count = loops.Loop.evaluate, itertools.count(1)
 
-    def first_is_nan(*args: Any) -> dict[str, float]:
-        return {name: math.nan if next(count) < 3 else value for name, value in evaluate(*args).items()}
+    def first_is_nan(self: Any, split: str) -> dict[str, float]:
+        found = evaluate(self, split)
+        return {name: math.nan if next(count) < 3 else value for name, value in found.items()}
 
-    monkeypatch.setattr(loops, "evaluate", first_is_nan)
+    monkeypatch.setattr(loops.Loop, "evaluate", first_is_nan)
     run = pegboard.train(config(), root=root, quiet=True)
     values = {row["step"]: row["val/right"] for row in run.history if "val/right" in row}
     assert math.isnan(values[4])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,23 +27,10 @@ from .estimate import TIMED, Estimate
 from .graph import Graph, Unfit, flat, inductor_options, only_traced, reason, tracing
 from .precision import Precision
 from .step import Step
+from .stepper import Compilation, EagerStepper, Group
 
 if TYPE_CHECKING:
     from .loop import Loop
-
-Group = tuple[Tensor, ...]  # the sample numbers of the batches of one update
-
-
-@dataclass
-class Compilation:
-    """What came of `trainer.compile`, for the console and the summary."""
-
-    asked: str = "off"  # trainer.compile
-    level: str = "off"  # off, model or step; auto while it is not decided
-    why: str = ""  # why it is not what was asked for, or what decided it
-    seconds: float = 0.0  # spent on making graphs
-    graphs: int = 0
-    recompiled: list[str] = field(default_factory=list)  # why graphs were made again
 
 
 def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
@@ -205,13 +191,14 @@ class Graphs:
         return torch.tensor(rows, dtype=torch.float32).to(self.assembly.device, non_blocking=True).unbind()
 
 
-class Compiling:
-    """What of a run is compiled: decides it, carries it out, and goes back to less where it must."""
+class CompiledStepper:
+    """Updates as graphs: decides what of a run is compiled, and goes back to less where it must."""
 
     def __init__(self, loop: Loop, made: Compilation | None = None) -> None:
         self.loop, self.trainer = loop, loop.settings.trainer
         asked = self.trainer.compile
         self.made = made if made is not None and made.asked == asked else Compilation(asked, asked)
+        self.eager = EagerStepper(loop)
         self.graphs: Graphs | None = None
         self.counting = False  # whether the guards count from the first update of a graph
         self.estimate: Estimate | None = None
@@ -283,7 +270,7 @@ class Compiling:
             if not compile_private.missing_for_models():
                 compile_private.set_compiled(self.loop.assembly.model, None)
 
-    def span(self, groups: Sequence[Group], until: int, last: int) -> None:
+    def advance(self, groups: Sequence[Group], until: int, last: int) -> None:
         """Updates up to a position in the epoch; calls do not depend on `until` and may end after it."""
         loop, progress = self.loop, self.loop.progress
         if self.graphs is not None:  # an evaluation or a save may have changed what a graph was made from
@@ -303,11 +290,15 @@ class Compiling:
 
     def _estimate(self, groups: Sequence[Group]) -> None:
         assert self.estimate is not None
-        if self.estimate.watch(lambda: self.loop.span(groups, self.loop.progress.position + 1)):
+        if self.estimate.watch(lambda: self._one(groups)):
             pays, self.made.why = self.estimate.decide((self.loop.plan.steps or 0) - self.loop.progress.step)
             self.made.level = "step" if pays else "off"
             what = "whole steps are compiled" if pays else "nothing is compiled"
             self.loop.watcher.note(f"compile: {what}, because {self.made.why}")
+
+    def _one(self, groups: Sequence[Group]) -> None:
+        at = self.loop.progress.position + 1
+        self.eager.advance(groups, at, at)
 
     def _together(self, groups: Sequence[Group], last: int) -> int:
         """How many of the next updates one call makes; none, where the ordinary step has to."""
@@ -321,7 +312,7 @@ class Compiling:
         self.counting = False
         step, started = self.loop.progress.step, time.monotonic()
         try:
-            self.loop.span(groups, until)
+            self.eager.advance(groups, until, until)
         except Exception as error:
             if self.made.level != "model" or not is_compilers(error):
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -50,50 +51,54 @@ def reading_batches(source: Source, device: str, size: int, order: Tensor | None
     return in_batches(source, order, size)
 
 
-def evaluate(
-    model: nn.Module,
-    objective: Objective,
-    metrics: Mapping[str, Metric],
-    source: Source,
-    batch_size: int,
-    device: str,
-    precision: Precision,
-    halted: Callable[[], int] = int,
-    workers: int = 0,
-    order: Tensor | None = None,
-    watch: Callable[[Any, Batch], None] | None = None,
-    seed: int = 0,
-) -> dict[str, float]:
-    """The mean loss and every metric over a split; waits for the device once, at the end.
+@dataclass(frozen=True, kw_only=True)
+class Evaluator:
+    """Measures the mean loss and every metric of models over splits."""
 
-    `workers` processes read ahead what is not in memory. `halted` is asked between two batches; its yes is
-    raised as `Halted`. `order` has the samples to measure, where not all; `watch` is shown every batch with
-    its output. By `seed` all is drawn that an objective draws: the same weights give the same figures.
-    """
-    for metric in metrics.values():
-        metric.reset()
-    total: Tensor | float = 0.0
-    weights: Tensor | float = 0.0
-    judge = precision.wrap(objective.evaluate)
-    numbers = reading_batches(source, device, batch_size, order)
-    feeds = [_feed(metric) for metric in metrics.values()]
-    stream = private_rng(seed, "evaluate", device=device)
-    with stream, eval_mode(model), reading(source, numbers, workers) as batches:
-        for batch in batches:
-            loss, output = judge(model, batch)
-            share = objective.mass(batch)
-            counted = loss.float() * share
-            # Of texts without a symbol nothing counts, and a mean of nothing is nan.
-            total = total + (counted.where(share != 0, 0.0) if isinstance(share, Tensor) else counted)
-            weights = weights + share
-            for feed in feeds:
-                feed(output, batch)
-            if watch is not None:
-                watch(output, batch)
-            if halted():
-                raise Halted
-        results = {"loss": float(total / weights)}
-        return results | {name: float(metric.compute()) for name, metric in metrics.items()}
+    objective: Objective
+    precision: Precision
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    batch_size: int
+    device: str = "cpu"
+    workers: int = 0  # processes that read ahead what is not in memory
+    seed: int = 0  # by it all is drawn that an objective draws: the same weights give the same figures
+    halted: Callable[[], int] = int  # asked between two batches; its yes is raised as `Halted`
+
+    def measure(
+        self,
+        model: nn.Module,
+        source: Source,
+        order: Tensor | None = None,
+        watch: Callable[[Any, Batch], None] | None = None,
+    ) -> dict[str, float]:
+        """Loss and metrics of a model over a split; waits for the device once, at the end.
+
+        `order` has the samples to measure, where not all; `watch` is shown every batch with its output.
+        """
+        for metric in self.metrics.values():
+            metric.reset()
+        total: Tensor | float = 0.0
+        weights: Tensor | float = 0.0
+        judge = self.precision.wrap(self.objective.evaluate)
+        numbers = reading_batches(source, self.device, self.batch_size, order)
+        feeds = [_feed(metric) for metric in self.metrics.values()]
+        stream = private_rng(self.seed, "evaluate", device=self.device)
+        with stream, eval_mode(model), reading(source, numbers, self.workers) as batches:
+            for batch in batches:
+                loss, output = judge(model, batch)
+                share = self.objective.mass(batch)
+                counted = loss.float() * share
+                # Of texts without a symbol nothing counts, and a mean of nothing is nan.
+                total = total + (counted.where(share != 0, 0.0) if isinstance(share, Tensor) else counted)
+                weights = weights + share
+                for feed in feeds:
+                    feed(output, batch)
+                if watch is not None:
+                    watch(output, batch)
+                if self.halted():
+                    raise Halted
+            results = {"loss": float(total / weights)}
+            return results | {name: float(metric.compute()) for name, metric in self.metrics.items()}
 
 
 def _feed(metric: Metric) -> Callable[[Any, Batch], None]:

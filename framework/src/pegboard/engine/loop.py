@@ -26,16 +26,15 @@ from ..data import Batches, Groups, least_samples, unweighted
 from ..planning.plan import Assembly, start_average
 from ..registry.spec_names import to_json
 from ..store import checkpoint
-from .compiled import Compilation, Compiling
-from .evaluate import Halted, evaluate
+from .evaluate import Evaluator, Halted
 from .guard import NotFinite
 from .malloc import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .prepare import prepare
 from .step import make_step, turns
+from .stepper import FLUSH, Group, make_stepper
 
-FLUSH = 512  # losses kept apart on the device before they are summed
 SPAN = 0.1  # seconds of steps between two looks at the clock
 SCALED = 2.0**-14  # a loss that is scaled by less is smaller than what fp16 has normal numbers for
 
@@ -96,7 +95,7 @@ class Loop:
         prepare(assembly, self.train, watcher.working)
         self.linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
-        self.compiling = Compiling(self)
+        self.stepper = make_stepper(self)
         self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]  # since the last flush
         wide = torch.float32 if assembly.device.startswith("mps") else torch.float64  # which has none wider
         self.sums = [torch.zeros(1, dtype=wide, device=assembly.device) for _ in assembly.kits]
@@ -108,7 +107,7 @@ class Loop:
         self.monitor, self.higher = choose_monitor(assembly, splits)
         self.eval_batch = self.settings.batches.eval_size
 
-    def groups(self, epoch: int) -> Sequence[tuple[Tensor, ...]]:
+    def groups(self, epoch: int) -> Sequence[Group]:
         """The updates of an epoch: for each, the sample numbers of its batches, on the device it wants."""
         source, together = self.train, self.settings.trainer.accumulate
         order, size = self.sampler.order(epoch), self.sampler.size(epoch)
@@ -139,7 +138,7 @@ class Loop:
         self.assembly.model.train()
         progress, plan = self.progress, self.plan
         assert plan.steps is not None
-        self.compiling.begin()
+        self.stepper.begin()
         if progress.step == 0:
             self.save(("last",), {})  # from here on, whatever happens, there is something to resume
         chunk = 1
@@ -151,7 +150,7 @@ class Loop:
             while progress.position < last:
                 started = time.monotonic()
                 until = min(last, progress.position + min(chunk, self._next_event()))
-                self.compiling.span(groups, until, last)
+                self.span(groups, until, last)
                 if progress.position < last:
                     self._between()
                 if self.halt:
@@ -179,7 +178,7 @@ class Loop:
         ) or time.monotonic() - self.saved_at > trainer.save_minutes * 60:
             self.save(("last",), {})
 
-    def _read_ahead(self, groups: Sequence[tuple[Tensor, ...]]) -> None:
+    def _read_ahead(self, groups: Sequence[Group]) -> None:
         """Tell a source that reads from disk which batches come next."""
         begin = getattr(self.train, "begin", None)
         if begin is not None:
@@ -190,20 +189,9 @@ class Loop:
         """Whether the losses kept apart are so many that they must be summed, or a signal asks to stop."""
         return bool(self.halt) or len(self.losses[0]) >= FLUSH
 
-    def span(self, groups: Sequence[tuple[Tensor, ...]], until: int) -> None:
-        """The hot loop: updates up to a position in the epoch, and nothing else."""
-        progress, gather, turns = self.progress, self.train.gather, self.turns
-        updates, losses, cycle = [linked.update for linked in self.linked], self.losses, len(self.turns)
-        for at in range(progress.position, until):
-            batches = [gather(index) for index in groups[at]]
-            step = progress.step
-            for player in turns[step % cycle]:
-                losses[player].append(updates[player](batches, step))
-            progress.step = step + 1
-            progress.position = at + 1
-            if self.halt or len(losses[0]) >= FLUSH:
-                break
-        self.flush_if_full()
+    def span(self, groups: Sequence[Group], until: int, last: int | None = None) -> None:
+        """Updates up to a position in the epoch; some steppers go past it, though not past `last`."""
+        self.stepper.advance(groups, until, until if last is None else last)
 
     def flush_if_full(self) -> None:
         if len(self.losses[0]) >= FLUSH:
@@ -319,13 +307,23 @@ class Loop:
         said = [ask() if ask is not None else None for ask in asked]
         return "; ".join(text or "" for text in said) if all(said) else ""
 
+    @property
+    def evaluator(self) -> Evaluator:
+        """What measures the model of this run, and others like it."""
+        return Evaluator(
+            objective=self.assembly.objective,
+            precision=self.precision,
+            metrics=self.metrics,
+            batch_size=self.eval_batch,
+            device=self.assembly.device,
+            workers=self.settings.batches.workers,
+            seed=self.settings.seed,
+            halted=lambda: self.halt,
+        )
+
     def evaluate(self, split: str) -> dict[str, float]:
         """Loss and metrics of a split."""
-        source, a = getattr(self.splits, split), self.assembly
-        return evaluate(
-            a.model, a.objective, self.metrics, source, self.eval_batch, a.device, self.precision,
-            lambda: self.halt, self.settings.batches.workers, None, None, self.settings.seed,
-        )  # fmt: skip
+        return self.evaluator.measure(self.assembly.model, getattr(self.splits, split))
 
     def _interrupted(self) -> NoReturn:
         if self.saved_step != self.progress.step:  # else what is there has the figures of its evaluation
@@ -399,7 +397,7 @@ class Loop:
             "counts": [count.clone() for count in self.counts],
             # What is trained goes on from these; the weights of the checkpoint are their average.
             "trained": {n: p.detach().clone() for n, p in a.model.named_parameters() if n in a.average},
-            "compiled": dict(vars(self.compiling.made)),
+            "compiled": dict(vars(self.stepper.made)),
             "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
 
@@ -426,7 +424,7 @@ class Loop:
             if linked.guard is not None:
                 linked.guard.base, linked.guard.left_out = self.progress.step, skipped
         self.saved_step = self.progress.step
-        self.compiling = Compiling(self, Compilation(**state["compiled"]))
+        self.stepper = make_stepper(self, state["compiled"])
         named = dict(a.model.named_parameters())
         with torch.no_grad():
             for name, trained in state["trained"].items():

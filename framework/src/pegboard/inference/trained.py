@@ -19,7 +19,7 @@ from ..contract.records import Context, Facts
 from ..contract.results import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from ..contract.specs import DataSpec, Image, Masked, Span, Tokens
 from ..data import Resident, place, reading
-from ..engine.evaluate import eval_mode, evaluate, on_cpu, reading_batches
+from ..engine.evaluate import Evaluator, eval_mode, on_cpu, reading_batches
 from ..engine.precision import choose_device, choose_precision, full_precision, rounding
 from ..planning.plan import build, private_rng, read_data
 from ..report.curves import draw_figure
@@ -76,10 +76,15 @@ class Trained:
         """Loss and metrics on a split."""
         metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
         with rounding(self.precision.name == "tf32"):
-            return evaluate(
-                self.model, self.objective, metrics, self.source(split), self.batch, self.device,
-                self.precision, workers=self.workers, seed=self.plan.settings.seed,
-            )  # fmt: skip
+            return Evaluator(
+                objective=self.objective,
+                precision=self.precision,
+                metrics=metrics,
+                batch_size=self.batch,
+                device=self.device,
+                workers=self.workers,
+                seed=self.plan.settings.seed,
+            ).measure(self.model, self.source(split))
 
     def probe(
         self, chosen: Chosen, words: Sequence[str] = (), picture: Path | None = None

@@ -17,7 +17,7 @@ from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
 from ..contract.specs import Vector
 from ..data import Resident, epoch_order, known_target
-from ..engine.evaluate import Halted, collect, eval_mode, evaluate, on_cpu, reading_order
+from ..engine.evaluate import Halted, collect, eval_mode, on_cpu, reading_order
 from ..engine.loop import Loop
 from ..inference.readable import worded
 from ..inference.sampling import draw_samples, some_inputs, write_picture
@@ -181,11 +181,8 @@ def measure(
     watch: Answers | None = None,
 ) -> dict[str, float]:
     """Loss and metrics of a split, of another model where one is given."""
-    a = loop.assembly
-    return evaluate(
-        model or a.model, a.objective, loop.metrics, getattr(loop.splits, split), loop.eval_batch, a.device,
-        loop.precision, lambda: loop.halt, loop.settings.batches.workers, order, watch, loop.settings.seed,
-    )  # fmt: skip
+    source = getattr(loop.splits, split)
+    return loop.evaluator.measure(model or loop.assembly.model, source, order, watch)
 
 
 def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, Any]:
@@ -216,7 +213,7 @@ def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, An
 def _baselines(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, dict[str, dict[str, float]]]:
     """For each rule without learning that the data set has, its figures by split."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    a = loop.assembly
+    measure_rule = loop.evaluator.measure
     for name, by_split in loop.splits.baselines.items():
         for split in splits:
             target, weight = known_target(getattr(loop.splits, split))
@@ -224,10 +221,9 @@ def _baselines(loop: Loop, splits: Sequence[str], console: Console) -> dict[str,
                 continue
             try:  # the rule's outputs take the place of a model's
                 answers = Resident([by_split[split]], target.cpu(), None if weight is None else weight.cpu())
-                found.setdefault(name, {})[split] = evaluate(
-                    nn.Identity(), a.objective, loop.metrics, answers.to(a.device), loop.eval_batch, a.device,
-                    loop.precision, lambda: loop.halt, seed=loop.settings.seed,
-                )  # fmt: skip
+                found.setdefault(name, {})[split] = measure_rule(
+                    nn.Identity(), answers.to(loop.assembly.device)
+                )
             except Halted:
                 raise
             except Exception as error:  # the run itself is whole, and says so

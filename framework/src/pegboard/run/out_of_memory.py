@@ -32,12 +32,12 @@ PLACES: dict[tuple[str, str], What] = {
     ("engine/step.py", "link.<locals>.move"): "optimizer",
     ("engine/step.py", "link.<locals>.update"): "optimizer",
     ("engine/compiled.py", "Graphs.call"): "activations",
-    ("engine/evaluate.py", "evaluate"): "activations",
+    ("engine/evaluate.py", "Evaluator.measure"): "activations",
     ("engine/loop.py", "Loop.load_state_dict"): "optimizer",
     ("engine/loop.py", "Loop.save"): "checkpoint",
 }
 GATHER = "gather"  # of any source: what it allocates is the batch
-EVALUATING = ("engine/evaluate.py", "evaluate")
+EVALUATING = ("engine/evaluate.py", "Evaluator.measure")
 CORE = Path(__file__).parents[1]
 
 

@@ -325,7 +325,7 @@ def _train(
     seconds = time.monotonic() - started
     summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
     if trainer.compile != "off":
-        summary["compiled"] = asdict(loop.compiling.made)
+        summary["compiled"] = asdict(loop.stepper.made)
     summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
     console.stop()
     summary |= finish(loop, following, loop.folder, why)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..contract.results import Batch, Source
-from ..engine.evaluate import evaluate
+from ..engine.evaluate import Evaluator
 from ..engine.precision import choose_precision
 from ..engine.step import make_step
 from ..planning.plan import Assembly, assemble, make_plan
@@ -113,8 +113,10 @@ def _evaluated(assembly: Assembly) -> list[str]:
         objective.predict(output)
 
     precision, source = choose_precision("fp32", "cpu"), OneBatch(batch)
-    size = len(source)
-    evaluate(assembly.model, objective, objective.metrics(), source, size, "cpu", precision, watch=predict)
+    evaluator = Evaluator(
+        objective=objective, precision=precision, metrics=objective.metrics(), batch_size=len(source)
+    )
+    evaluator.measure(assembly.model, source, watch=predict)
     return [f"{name} (in an evaluation)" for name in edited(before, batch)]
 
 

@@ -19,6 +19,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from ..contract.results import Source
 from ..data import Resident
+from ..engine.compiled import CompiledStepper
 from ..engine.loop import Loop
 from ..engine.step import make_step
 
@@ -57,7 +58,7 @@ class Profile:
     @property
     def _whole(self) -> bool:
         """Whether steps become graphs, as far as is known by now."""
-        return self.loop.compiling.made.level in ("step", "auto")
+        return self.loop.stepper.made.level in ("step", "auto")
 
     def _inside(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Part of a step, timed where steps are no graphs."""
@@ -147,11 +148,13 @@ class Profile:
             (loop, "_row", "rows and trackers"),
             (loop.watcher, "row", "rows and trackers"),
             (loop.watcher, "advanced", "progress"),
-            (loop.compiling, "_call", "compiled step"),
         ]
+        if isinstance(loop.stepper, CompiledStepper):
+            watched.append((loop.stepper, "_call", "compiled step"))
         for thing, method, name in watched:
             setattr(thing, method, self.watch(name, getattr(thing, method)))
-        loop.compiling._call = self._counted(loop.compiling._call, len)  # type: ignore[method-assign]
+        if isinstance(loop.stepper, CompiledStepper):
+            loop.stepper._call = self._counted(loop.stepper._call, len)  # type: ignore[method-assign]
 
     def _watch_hung(self) -> None:
         """Modules that hang on pegs act inside the forward pass."""
@@ -205,11 +208,11 @@ class Profile:
     def rows(self) -> list[tuple[str, int, float, float]]:
         """Name, calls, seconds and share of every part, the longest first; together all of the time."""
         spent, calls = dict(self.spent), dict(self.calls)
-        making = self.loop.compiling.made.seconds if "compiled step" in spent else 0.0
+        making = self.loop.stepper.made.seconds if "compiled step" in spent else 0.0
         if making:
             making = min(making, spent["compiled step"])
             spent["compiled step"] -= making
-            spent["making graphs"], calls["making graphs"] = making, self.loop.compiling.made.graphs
+            spent["making graphs"], calls["making graphs"] = making, self.loop.stepper.made.graphs
         spent = dict(sorted(spent.items(), key=lambda item: -item[1]))
         spent[ELSEWHERE] = self.seconds - sum(spent.values())
         whole = max(self.seconds, 1e-9)
@@ -232,7 +235,7 @@ class Profile:
             )
 
     def _notes(self) -> Iterator[str]:
-        level = self.loop.compiling.made.level
+        level = self.loop.stepper.made.level
         if "compiled step" in self.spent:
             yield "a compiled step is one graph; trainer.compile=off shows the times of what is in it"
         elif level == "model":

@@ -61,7 +61,7 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
     import torch
 
     from ...config.check import check
-    from ...engine.evaluate import evaluate
+    from ...engine.evaluate import Evaluator
     from ...engine.precision import choose_precision
     from ...engine.step import make_step
     from ...planning.plan import assemble, make_plan, private_rng
@@ -80,8 +80,11 @@ def refused(subject: Subject, config: Config) -> list[Finding]:
             assembly.model.train()
             for kit in assembly.kits:
                 make_step(assembly, kit, precision).update([_rows(splits.train, range(4))], 0)
-            metrics, source = assembly.objective.metrics(), splits.val or splits.train
-            evaluate(assembly.model, assembly.objective, metrics, source, 4, "cpu", precision)
+            objective = assembly.objective
+            evaluator = Evaluator(
+                objective=objective, precision=precision, metrics=objective.metrics(), batch_size=4
+            )
+            evaluator.measure(assembly.model, splits.val or splits.train)
             model: Any = assembly.model.eval()
             if getattr(part, "samples", False):
                 with torch.no_grad():
