@@ -16,7 +16,7 @@ from pegboard.preview.explain import explain
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
-TOY = str(Path(__file__).with_name("toy.py"))
+TOY = str(Path(__file__).parents[1].joinpath("toy.py"))
 ENTRIES: dict[str, Callable[..., Any]] = {
     "train": pegboard.train,
     "plan": pegboard.plan,

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 Config = Callable[..., dict[str, Any]]
-LOCAL = [str(Path(__file__).with_name("toy.py")), worded.__file__]
+LOCAL = [str(Path(__file__).parents[1].joinpath("toy.py")), worded.__file__]
 
 
 def drawn(name: str, count: int) -> Tensor:

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 Config = Callable[..., dict[str, Any]]
-LOCAL = [str(Path(__file__).with_name("toy.py")), worded.__file__]
+LOCAL = [str(Path(__file__).parents[1].joinpath("toy.py")), worded.__file__]
 
 
 def made(count: int, seed: int = 0, most: int = 30) -> list[list[int]]:

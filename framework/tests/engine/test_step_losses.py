@@ -44,7 +44,7 @@ def test_batches_of_an_update_count_by_what_counts_in_them(
     config: Callable[..., dict[str, Any]], root: Path, batch_size: int
 ) -> None:
     """Four batches with weights that differ learn what one of them all does."""
-    local = [str(Path(__file__).with_name(name)) for name in ("toy.py", "drawn.py")]
+    local = [str(Path(__file__).parents[1].joinpath(name)) for name in ("toy.py", "drawn.py")]
     data = {"name": "drawn", "weights": [9.0, 1.0, 0.1, 0.0, 0.5, 4.0, 0.2], "shuffle": False}
     ends = []
     for size, together in ((4 * batch_size, 1), (batch_size, 4)):

@@ -29,7 +29,7 @@ from pegboard.cli import main
 from pegboard.inference.pictures import GREY, MOST_ROWS, PALETTE, draw_by_spec, draw_data
 
 Capture = pytest.CaptureFixture[str]
-TOY = Path(__file__).with_name("toy.py")
+TOY = Path(__file__).parents[1].joinpath("toy.py")
 PLOTTED = """
 from dataclasses import dataclass
 from pegboard import Dataset, DataSpec, Splits, Vector, hookimpl

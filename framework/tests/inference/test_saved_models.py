@@ -23,7 +23,7 @@ from pegboard.store import checkpoint
 from torch import nn
 
 Config = Callable[..., dict[str, Any]]
-TOY = Path(__file__).with_name("toy.py")
+TOY = Path(__file__).parents[1].joinpath("toy.py")
 
 
 @pytest.fixture

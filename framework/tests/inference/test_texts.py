@@ -21,7 +21,7 @@ from torch import Tensor
 
 Config = Callable[..., dict[str, Any]]
 Capture = pytest.CaptureFixture[str]
-TOY, TEXTS = (str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_texts.py"))
+TOY, TEXTS = (str(Path(__file__).parents[1].joinpath(name)) for name in ("toy.py", "toy_texts.py"))
 LOCAL = ["--local", TOY, "--local", TEXTS]
 
 

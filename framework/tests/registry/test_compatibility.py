@@ -347,7 +347,7 @@ def test_a_line_of_no_plugin_is_told_without_a_name(monkeypatch: pytest.MonkeyPa
     (note,) = heard(lambda: Thing().old)  # type: ignore[attr-defined]
     assert note.filename == __file__ and str(note.message).startswith("Thing.old is deprecated since")
     # A plugin that is installed beside the core is not the core.
-    beside = f"{Path(deprecation.__file__).parent}_acme/__init__.py"
+    beside = f"{Path(deprecation.__file__).parents[1]}_acme/__init__.py"
     (note,) = heard(lambda: exec(compile("\nthing.old", beside, "exec"), {"thing": Thing()}))
     assert (note.filename, note.lineno) == (beside, 2)
 

@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pegboard.Run:
         "objective": {"name": "squares"},
         "reference": "exact",
         "trainer": {"epochs": 2, "device": "cpu", "threads": 1},
-        "plugins": {"local": [str(Path(__file__).with_name("toy.py")), FITTED]},
+        "plugins": {"local": [str(Path(__file__).parents[1].joinpath("toy.py")), FITTED]},
     }
     return pegboard.train(config, root=tmp_path_factory.mktemp("runs"), quiet=True)
 

@@ -20,7 +20,7 @@ from pegboard.testing.runs import lean
 from torch import Tensor
 from torch.nn import functional
 
-TOY, FITTED = str(Path(__file__).with_name("toy.py")), str(fitted.__file__)
+TOY, FITTED = str(Path(__file__).parents[1].joinpath("toy.py")), str(fitted.__file__)
 Config = Callable[..., dict[str, Any]]
 
 
@@ -270,7 +270,7 @@ def test_of_samples_that_are_read_from_disk_some_are_measured(
     (tmp_path / "rows").write_bytes(rows.numpy().tobytes())
 
     def run(held: bool) -> pegboard.Run:
-        local = [TOY, str(Path(__file__).with_name("streamed.py"))]
+        local = [TOY, str(Path(__file__).parents[1].joinpath("streamed.py"))]
         data = {"name": "filed", "path": str(tmp_path / "rows"), "held": held}
         return pegboard.train(config(data=data, plugins={"local": local}), root=tmp_path)
 

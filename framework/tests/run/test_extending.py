@@ -16,7 +16,7 @@ from pegboard.cli import main
 from pegboard.engine.loop import Loop
 
 Config = Callable[..., dict[str, Any]]
-TOY = str(Path(__file__).with_name("toy.py"))
+TOY = str(Path(__file__).parents[1].joinpath("toy.py"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -207,7 +207,7 @@ def test_what_leaves_no_trace_in_the_weights_may_change(run: Path, tmp_path: Pat
 
 def shrinking(config: Config, **trainer: Any) -> dict[str, Any]:
     given = longer(config, {"name": "down"}, **trainer)
-    return given | {"plugins": {"local": [TOY, str(Path(__file__).with_name("toy_lengths.py"))]}}
+    return given | {"plugins": {"local": [TOY, str(Path(__file__).parents[1].joinpath("toy_lengths.py"))]}}
 
 
 def test_a_schedule_that_depends_on_the_length_is_refused_unless_it_is_meant(

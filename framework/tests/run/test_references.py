@@ -19,7 +19,7 @@ from pegboard.engine.compiler_absent import compiler_absent
 from pegboard.registry.discovery import Registry
 from pegboard.testing.runs import lean
 
-TOY, FITTED = str(Path(__file__).with_name("toy.py")), str(fitted.__file__)
+TOY, FITTED = str(Path(__file__).parents[1].joinpath("toy.py")), str(fitted.__file__)
 
 
 @pytest.fixture(autouse=True)

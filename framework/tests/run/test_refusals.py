@@ -74,7 +74,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., li
     """The mistakes with which the training of a config is refused, which `check` accepts."""
     monkeypatch.chdir(tmp_path)
     Path("parts.py").write_text(textwrap.dedent(PARTS))
-    toy = Path(__file__).with_name("toy.py")
+    toy = Path(__file__).parents[1].joinpath("toy.py")
 
     def run(*changes: tuple[str, str], words: tuple[str, ...] = ()) -> list[Mistake]:
         text = CONFIG.replace("TOY", str(toy))

@@ -17,7 +17,7 @@ from pegboard.engine.loop import Loop
 from pegboard.tools import cross_validation
 
 Config = Callable[..., dict[str, Any]]
-TOYS = [str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_rows.py")]
+TOYS = [str(Path(__file__).parents[1].joinpath(name)) for name in ("toy.py", "toy_rows.py")]
 
 
 @pytest.fixture(autouse=True)

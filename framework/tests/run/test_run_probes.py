@@ -17,7 +17,7 @@ from pegboard.registry.discovery import Registry
 from pegboard.tools.compare import compare
 
 Config = Callable[..., dict[str, Any]]
-TOY, TEXTS = (str(Path(__file__).with_name(name)) for name in ("toy.py", "toy_texts.py"))
+TOY, TEXTS = (str(Path(__file__).parents[1].joinpath(name)) for name in ("toy.py", "toy_texts.py"))
 PLUGINS = {"local": [TOY, TEXTS]}
 
 

@@ -20,7 +20,7 @@ from pegboard.store import checkpoint
 from safetensors import SafetensorError
 
 Config = Callable[..., dict[str, Any]]
-TOY = str(Path(__file__).with_name("toy.py"))
+TOY = str(Path(__file__).parents[1].joinpath("toy.py"))
 
 
 @pytest.fixture(autouse=True)

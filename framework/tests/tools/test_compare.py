@@ -16,7 +16,7 @@ import yaml
 from pegboard.cli import main
 from pegboard.tools.compare import compare, histories, same
 
-TOY = Path(__file__).with_name("toy.py")
+TOY = Path(__file__).parents[1].joinpath("toy.py")
 Capture = pytest.CaptureFixture[str]
 Train = Callable[..., Path]
 

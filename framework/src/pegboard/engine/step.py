@@ -83,7 +83,6 @@ class Step:
         self.average = watch("average", torch_private.foreach_lerp_)
         edited = self.edit_grads or self.after_step
         self.owned = [(p, p.detach(), p.data_ptr()) for p in assembly.model.parameters()] if edited else []
-        self.trailing = bool(self.after_step or self.averages)  # whether something follows an update
 
     def make_guard(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> Guard | None:
         """What looks for numbers that are not finite before anything moves."""
@@ -106,8 +105,12 @@ class Step:
         if self.shrunk:
             self.decay()
         self.move(grads)
-        if self.trailing:
-            self.follow()
+        for act in self.after_step:
+            act(self.model)
+        if self.owned:
+            self.restore_memory()
+        if self.averages:
+            self.average(self.averages, self.weights, self.pace)
         return loss
 
     def set_rates(self, step: int) -> None:
@@ -209,15 +212,6 @@ class Step:
         """The optimizer's own step on the gradients in the parameters."""
         self.optimizer.step()
 
-    def follow(self) -> None:
-        """What comes after an update: tricks, and averages of the weights."""
-        for act in self.after_step:
-            act(self.model)
-        if self.after_step:
-            self.restore_memory()
-        if self.averages:
-            self.average(self.averages, self.weights, self.pace)
-
     def forget_gradients(self) -> None:
         """Leave none of a refused update in the parameters."""
         for p in () if self.lean else self.params:
@@ -273,8 +267,12 @@ class ClosureStep(Step):
             self.decay()
         loss = torch.as_tensor(self.step_with(lambda: self.evaluate(batches, step)))
         self.forget_gradients()
-        if self.trailing:
-            self.follow()
+        for act in self.after_step:
+            act(self.model)
+        if self.owned:
+            self.restore_memory()
+        if self.averages:
+            self.average(self.averages, self.weights, self.pace)
         return loss
 
     def evaluate(self, batches: Sequence[Batch], step: int) -> Tensor:
@@ -296,7 +294,7 @@ class ScaledStep(Step):
         super().__init__(assembly, kit, precision, watch)
         self.lean = False
         # An update that is left out must leave no trace: the scaler sees to that where nothing else acts.
-        self.looks = bool(self.shrunk or self.trailing)
+        self.looks = bool(self.shrunk or self.after_step or self.averages)
 
     def make_guard(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> None:
         """None: the scaler looks for itself."""
