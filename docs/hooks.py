@@ -40,24 +40,24 @@ OUTSIDE = re.compile(  # a link upwards
 )
 # Sources that a checkout links to, and the pages that are made from them.
 MADE = {
-    "framework/src/pegboard/hookspecs.py": "reference/hooks.md",
+    "framework/src/pegboard/contract/hookspecs.py": "reference/hooks.md",
     "framework/src/pegboard/__init__.py": "reference/python.md",
-    "framework/src/pegboard/parts.py": "reference/python.md",
-    "framework/src/pegboard/regularizer.py": "reference/python.md",
+    "framework/src/pegboard/contract/records.py": "reference/python.md",
+    "framework/src/pegboard/contract/tricks.py": "reference/python.md",
     "framework/src/pegboard/config/nodes.py": "reference/config.md",
     "framework/src/pegboard/cli/__init__.py": "reference/commands.md",
 }
 
-# The sections of the public names, by the module that they are from.
+# The sections of the public names, by the room or module that they are from.
 TITLES = {
-    "api": "Runs",
-    "contracts": "What build functions return",
-    "regularizer": "Tricks",
-    "parts": "In and around records",
-    "pegs": "Pegs",
-    "specs": "Specs",
+    "tools": "Runs",
+    "contract.results": "What build functions return",
+    "contract.tricks": "Tricks",
+    "contract.records": "In and around records",
+    "planning": "Pegs",
+    "contract.specs": "Specs",
     "data": "Sources of samples",
-    "errors": "Errors",
+    "base": "Errors",
     "": "And more",
 }
 # What has no docstring of its own.
@@ -254,9 +254,9 @@ def python_page() -> Iterator[str]:
     )
     sections: dict[str, list[str]] = {title: [] for title in TITLES.values()}
     for name in sorted(set(pegboard.__all__) - set(RECORDS)):
-        home = getattr(getattr(pegboard, name), "__module__", "").split(".")[1:2]
-        title = "" if name in SAID else home[0]
-        sections.setdefault(TITLES.get(title, title.capitalize()), []).append(name)
+        home = getattr(getattr(pegboard, name), "__module__", "").split(".")[1:3]
+        places = ("",) if name in SAID else (".".join(home), *home[:1], "")
+        sections[next(TITLES[place] for place in places if place in TITLES)].append(name)
     for title, names in sections.items():
         yield f"## {title}"
         for name in names:

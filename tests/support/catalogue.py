@@ -206,7 +206,7 @@ class Catalogue:
 
     def card(self, kind: str, name: str) -> str:
         """The README of the plugin that has a part, in a checkout; on the site its own section."""
-        index = json.loads(Path(pegboard.__file__).with_name("known_parts.json").read_text("utf-8"))
+        index = json.loads((Path(pegboard.__file__).parent / "registry/known_parts.json").read_text("utf-8"))
         folder = index[kind][name].removeprefix("pegboard-").replace("-", "_")
         return self.link(self.root / "plugins" / folder / "README.md") + f"#{name}"
 
