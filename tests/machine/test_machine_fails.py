@@ -17,7 +17,7 @@ import yaml
 from machine import CONFIG, Fails, goes_on, nth, unharmed
 from pegboard.cli import main
 from pegboard.planning import plan as planning
-from pegboard.store.run_folder import training
+from pegboard.run import training
 from pegboard_objectives import functional as losses
 from sweeps import first_of_each
 

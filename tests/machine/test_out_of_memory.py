@@ -15,8 +15,8 @@ from machine import Fails, goes_on
 from pegboard.config.nodes import Chosen
 from pegboard.engine import torch_private
 from pegboard.planning import plan as planning
+from pegboard.run import out_of_memory
 from pegboard.store import checkpoint
-from pegboard.store.run_folder import out_of_memory
 from torch import nn
 
 FULL = RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: 9 bytes")

@@ -14,8 +14,8 @@ from pegboard.data import epoch_order
 from pegboard.engine import guard
 from pegboard.engine.guard import NotFinite
 from pegboard.engine.loop import Loop
+from pegboard.run import training
 from pegboard.store import checkpoint
-from pegboard.store.run_folder import training
 from proofs import HERE, LOCAL, cut_and_resumed, differences, plain, unequal, whole
 from sweeps import first_of_each
 

@@ -170,7 +170,7 @@ def check_end(folder: Path, reference: Path) -> None:
 def main(folder: Path, kills: int, seed: int) -> dict[str, int]:
     """Make so many kills; returns counts."""
     torch.set_num_threads(1)
-    from pegboard.store.run_folder import finish
+    from pegboard.run import finish
 
     finish.draw_curves = lambda rows, path, *_: path  # type: ignore[assignment]
     folder.mkdir(parents=True, exist_ok=True)

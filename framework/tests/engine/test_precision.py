@@ -198,7 +198,7 @@ def test_a_run_says_nothing_of_precision_on_the_cpu(
 def test_a_run_is_evaluated_later_with_its_switches(
     precision: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pegboard.inference.trained import trained
+    from pegboard.inference import trained
 
     trainer = {"steps": 2, "device": "cpu", "precision": precision}
     run = pegboard.train(

@@ -19,7 +19,7 @@ from pegboard.config.check import check
 from pegboard.contract.results import Splits
 from pegboard.contract.specs import Classes, DataSpec, Vector
 from pegboard.data import Resident
-from pegboard.store.run_folder import provenance
+from pegboard.run import provenance
 
 Config = Callable[..., dict[str, Any]]
 

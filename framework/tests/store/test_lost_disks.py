@@ -14,9 +14,8 @@ import pytest
 import yaml
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.engine import unsaved
 from pegboard.engine.loop import Loop
-from pegboard.store import checkpoint
+from pegboard.store import checkpoint, unsaved
 from safetensors import SafetensorError
 
 Config = Callable[..., dict[str, Any]]
