@@ -14,6 +14,7 @@ from typing import Any
 import fitted_parts as fitted
 import pegboard
 import pytest
+from pegboard.base import files
 from pegboard.cli import main
 from pegboard.store.run_reader import write_report
 
@@ -127,7 +128,7 @@ def test_links_in_a_folder_from_a_stranger_are_not_written_through(tmp_path: Pat
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text("name: linked\n")
     (tmp_path / "mine").write_text("kept")
-    for name in ("report.html", ".report.html.part"):
+    for name in ("report.html", files.beside(Path("report.html")).name):
         (tmp_path / "run" / name).symlink_to(tmp_path / "mine")
     made = write_report(tmp_path / "run")
     assert (tmp_path / "mine").read_text() == "kept" and not made.is_symlink()

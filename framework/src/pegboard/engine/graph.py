@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..base.files import cache_folder
 from ..planning.plan import Plan
 from . import compile_private
 
@@ -29,19 +30,13 @@ def tracing() -> Iterator[None]:
     default = compile_private.cache_folder()
     if default is not None and os.environ.get("TORCHINDUCTOR_CACHE_DIR", default) == default:
         with suppress(OSError, RuntimeError):  # nobody's home, or one that cannot be written: torch's own
-            folder = cache_folder()
+            folder = cache_folder() / "compiled"
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     # What draws from numpy's stream is no part of a graph, which would draw from torch's instead.
     with compile_private.switches(trace_autograd_ops=True, use_numpy_random_stream=True):
         yield
-
-
-def cache_folder() -> Path:
-    """Where compiled graphs are kept, unless TORCHINDUCTOR_CACHE_DIR names another place."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "pegboard" / "compiled"
 
 
 class Graph:

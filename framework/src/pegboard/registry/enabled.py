@@ -11,11 +11,11 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import PegboardError
+from ..base.files import config_folder, write_text
 from ..base.nearest import nearest
 from .installed import Plugin, canonical
 
@@ -130,8 +130,7 @@ class Own:
 
 
 def own_file() -> Path:
-    root = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(root) / "pegboard" / "disabled-plugins.txt"
+    return config_folder() / "disabled-plugins.txt"
 
 
 def read_own() -> Own:
@@ -150,18 +149,11 @@ def read_own() -> Own:
 
 
 def write_own(names: Iterable[str]) -> Path:
-    """Write the list beside, then rename it, so that nobody reads half a file."""
+    """Write the list, whole or not at all."""
     try:
         file = Path(os.path.realpath(own_file()))  # where it is a link, the file behind it
     except RuntimeError as error:
         raise PegboardError("there is no home folder to write to; set XDG_CONFIG_HOME") from error
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        part.write_text(HEAD + "".join(f"{name}\n" for name in names), "utf-8")
-        part.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            part.unlink()
-        raise
+    write_text(file, HEAD + "".join(f"{name}\n" for name in names))
     return file

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ..base.files import cache_folder, write_text
 from ..base.version import __version__
 
 MOST = 10_000  # plugins that are kept, those of other environments included
@@ -67,7 +68,7 @@ class Memo:
             self._changed = True
 
     def save(self) -> None:
-        """Write beside, then rename, so that no command reads half a file."""
+        """Write what is new, where there is a place for it."""
         if not self._changed:
             return
         self._changed = False
@@ -75,11 +76,8 @@ class Memo:
         with suppress(OSError, RuntimeError):
             file = _file()
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_name(f".{file.name}.{os.getpid()}")
-            part.write_text(json.dumps(dict(newest)), "utf-8")
-            part.replace(file)
+            write_text(file, json.dumps(dict(newest)))
 
 
 def _file() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "pegboard" / "plugins.json"
+    return cache_folder() / "plugins.json"

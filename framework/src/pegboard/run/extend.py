@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import PegboardError
+from ..base.files import write_json, write_text
 from ..config.dump import to_yaml
 from ..config.nodes import DataOptions, Settings
 from ..config.report import leaves
 from ..contract.records import Context
 from ..planning.plan import Assembly, Plan, assemble
-from ..store.run_folder import Claim, write_json, write_text
+from ..store.run_folder import Claim
 from ..store.run_reader import read_object
 from .provenance import origins
 

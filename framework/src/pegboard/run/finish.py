@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import PegboardError
+from ..base.files import write_text
 from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
 from ..contract.specs import Vector
@@ -53,7 +54,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     shown = {
         name: {"split": split, "columns": list(t.columns), "rows": list(t.rows)} for name, t in tables.items()
     }
-    (folder / "tables.json").write_text(json.dumps(shown, default=str) + "\n", "utf-8")
+    write_text(folder / "tables.json", json.dumps(shown, default=str) + "\n")
     rows = MetricsFile.read(folder / "metrics.jsonl")
     tricks = _of_training(loop.plan)
     picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name, tricks)

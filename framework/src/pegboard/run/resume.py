@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..base.errors import PegboardError
+from ..base.files import point, write_json
 from ..config.check import check
 from ..config.dump import to_yaml
 from ..config.nodes import Settings
@@ -22,7 +23,7 @@ from ..preview.explain import preview
 from ..registry.spec_names import from_json
 from ..report.console import Console
 from ..store import checkpoint
-from ..store.run_folder import MetricsFile, claimed, make_folder, new_name, write_json
+from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from ..store.run_reader import fold_count, fold_folder, not_a_run, read_object, refuse_links
 from .extend import (
     ENVIRONMENT,
@@ -105,9 +106,9 @@ def _go_on(assembly: Assembly, folder: Path, console: Console, text: str, newest
     checkpoint.fit_weights(assembly.model, weights, True, str(where))
     with fitting(f"{where} or {METRICS}"):
         # A process killed right after a save had no time to move the links.
-        checkpoint.point(checkpoints, "last", where)
+        point(checkpoints / "last", where.name)
         if (best := _best(checkpoints, progress)) is not None:
-            checkpoint.point(checkpoints, "best", best)
+            point(checkpoints / "best", best.name)
         rows = MetricsFile.rewind(folder / METRICS, progress["logged"])
     return carry_out(assembly, folder, console, text, rows, newest.state)
 

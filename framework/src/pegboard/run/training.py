@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from ..base.errors import PegboardError, no_memory, system_words
+from ..base.files import write_json
 from ..base.random_keys import key_seed
 from ..config.dump import to_yaml
 from ..config.nodes import Settings
@@ -40,7 +41,7 @@ from ..preview.explain import preview
 from ..report.console import Console, working
 from ..report.trackers import GRACE, SHORT_GRACE, Dispatch
 from ..store import checkpoint
-from ..store.run_folder import MetricsFile, claimed, make_folder, new_name, write_json
+from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from .finish import finish, picture_samples, report
 from .interruption import signals
 from .out_of_memory import explain_shortage, explained

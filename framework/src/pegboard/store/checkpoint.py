@@ -28,6 +28,7 @@ from safetensors.torch import load, load_file, save_model
 from torch import Tensor, nn
 
 from ..base.errors import PegboardError
+from ..base.files import point
 from ..config.saved import MANIFEST as MANIFEST
 from ..config.saved import WEIGHTS as WEIGHTS
 from .unsaved import not_saved, why_unwritten
@@ -146,7 +147,7 @@ class Saver:
             with self._telling(one.step):
                 path = commit(one.part)
                 for alias in one.aliases:
-                    point(self.folder, alias, path)
+                    point(self.folder / alias, path.name)
                 prune(self.folder, self.keep, path)
             self.saved(path, one.aliases)
 
@@ -207,14 +208,6 @@ def _sweep(folder: Path) -> None:
             path.unlink()
         else:
             shutil.rmtree(path, ignore_errors=True)
-
-
-def point(folder: Path, alias: str, target: Path) -> None:
-    """Make `folder/alias` a link to a checkpoint, in one operation."""
-    fresh = folder / f".{alias}.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(target.name)
-    fresh.replace(folder / alias)
 
 
 def history(folder: Path) -> list[Path]:

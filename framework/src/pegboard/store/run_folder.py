@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..base.errors import PegboardError, system_words
+from ..base.files import point, write_text
 
 
 def new_name(root: Path, name: str) -> Path:
@@ -58,16 +59,8 @@ def make_folder(
         shutil.rmtree(part, ignore_errors=True)
         raise PegboardError(f"cannot make the run folder {folder}: {system_words(error)}") from None
     if latest:
-        _point_latest(folder)
-
-
-def _point_latest(folder: Path) -> None:
-    fresh = folder.parent / f".latest.{os.getpid()}"
-    with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(folder.name)
-        fresh.replace(folder.parent / "latest")
-    fresh.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
+            point(folder.parent / "latest", folder.name)
 
 
 class MetricsFile:
@@ -103,22 +96,8 @@ class MetricsFile:
             for row in cls.read(path)
             if row["step"] <= step and not any(name.startswith("test/") for name in row)
         ]
-        part = path.with_suffix(".part")
-        part.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        part.replace(path)
+        write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
         return rows
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write an object as JSON, whole or not at all."""
-    write_text(path, json.dumps(data, indent=1) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write beside, then rename, so that a reader never sees half a file."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text, "utf-8", errors="backslashreplace")  # a path may hold what UTF-8 has not
-    part.replace(path)
 
 
 class Claim:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import PegboardError
+from ..base.files import beside, write_text
 from ..base.nearest import nearest
 from ..config.load import read_yaml
 from ..config.report import leaves
@@ -175,7 +176,7 @@ def write_report(
     """
     run = Recorded(folder)
     if plan is None:  # the folder may have come from a stranger, and the page may be sent to one
-        refuse_links(run.path, replaced=(PAGE, f".{PAGE}.part"))
+        refuse_links(run.path, replaced=(PAGE, beside(run.path / PAGE).name))
     figures = sorted((run.path / "figures").glob("*.png"), key=lambda path: (path.stem != "curves", path))
     local = run.config.get("plugins.local")
     contents = Contents(
@@ -189,10 +190,8 @@ def write_report(
         pictures={path.stem: path.read_bytes() for path in figures},
         local=[str(path) for path in local] if isinstance(local, list) else (),
     )
-    made, part = run.path / PAGE, run.path / f".{PAGE}.part"
-    part.unlink(missing_ok=True)  # in a folder from a stranger it may be a link that leads elsewhere
-    part.write_text(page(contents), "utf-8", errors="backslashreplace")
-    part.replace(made)
+    made = run.path / PAGE
+    write_text(made, page(contents))
     return made
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.files import write_json
 from ..config.check import check
 from ..config.nodes import Origin, Settings
 from ..contract.results import RunInfo
@@ -28,7 +29,7 @@ from ..run.finish import judged_lines, reference_line
 from ..run.interruption import Ended
 from ..run.resume import Resumption, compare_data, find_extension, resume_run, write_extension
 from ..run.training import PLAIN, Manner, begin_run, identity, make_parent, make_trackers, run_plan
-from ..store.run_folder import MetricsFile, claimed, write_json
+from ..store.run_folder import MetricsFile, claimed
 from ..store.run_reader import fold_count, fold_folder, read_object, refuse_links, write_report
 
 SHARED = "shared"  # prefix of figures of val that all folds have at one epoch

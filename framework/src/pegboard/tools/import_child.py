@@ -6,7 +6,6 @@ python -m pegboard.tools.import_child TARGET FOLDER LIMIT
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import pluggy
 
+from ..base.files import write_json
 from ..contract import hookspecs
 from ..contract.records import Problem
 from ..registry.discovery import import_file, load_plugin
@@ -229,9 +229,7 @@ def main() -> None:
     with (folder / "stack").open("w") as stack:
         seen = imported(target, limit, stack)
         faulthandler.cancel_dump_traceback_later()
-        part = folder / "part.json"
-        part.write_text(json.dumps(seen), "utf-8")
-        part.replace(folder / "report.json")
+        write_json(folder / "report.json", seen)
         os._exit(0)  # what the plugin left running does not hold it up
 
 

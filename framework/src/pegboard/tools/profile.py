@@ -6,7 +6,6 @@ steps, after the first ones, which are not like the others.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from ..base.files import write_json
 from ..contract.results import Source
 from ..data import Resident
 from ..engine.compiled import CompiledStepper
@@ -121,7 +121,7 @@ class Profile:
             names = ("part", "calls", "seconds", "share")
             times = {"steps": self.loop.progress.step, "seconds": self.seconds}
             rows = [dict(zip(names, row, strict=True)) for row in self.rows()]
-            (folder / "times.json").write_text(json.dumps(times | {"parts": rows}, indent=1) + "\n", "utf-8")
+            write_json(folder / "times.json", times | {"parts": rows})
         except OSError as wrong:
             self.loop.watcher.note(f"profile: cannot write {folder}: {wrong.strerror or wrong}")
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..base.files import write_json
 from ..store.zoo import Recipe
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     kept = _keep(one.folder, recipe.folder) if weights and one is runs[0] else _forget(recipe.folder)
     if kept and "files" in environment["data"]:
         result["files"] = environment["data"]["files"]  # with their hashes
-    (recipe.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    write_json(recipe.folder / "result.json", result)
     shutil.copyfile(one.folder / "figures" / "curves.png", recipe.folder / "curves.png")
     return recipe.folder / "result.json"
 

@@ -62,7 +62,6 @@ def read() -> Own:
 
 def keep_damaged(own: Own) -> None:
     """Put a damaged list aside before a new one takes its place, and say so."""
-    import os
     import sys
 
     from ...registry.enabled import own_file
@@ -70,5 +69,5 @@ def keep_damaged(own: Own) -> None:
     if own.damage:
         file = own_file()
         aside = file.with_name(f"{file.name}.damaged")
-        os.replace(file, aside)
+        file.replace(aside)
         print(f"warning: it is kept as {aside}; a new one takes its place", file=sys.stderr)
