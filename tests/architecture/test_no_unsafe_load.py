@@ -45,7 +45,7 @@ ALLOWED = {
     # Data sets, from a fixed list.
     "plugins/gnn/src/pegboard_gnn/data_parts.py": {"importlib.import_module"},
     # Files that the user named as local plugins, and no others: see loading.read_saved.
-    "framework/src/pegboard/registry.py": {"importlib.util.spec_from_file_location"},
+    "framework/src/pegboard/registry/discovery.py": {"importlib.util.spec_from_file_location"},
 }
 
 
