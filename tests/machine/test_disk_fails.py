@@ -17,8 +17,9 @@ import pytest
 import yaml
 from machine import CONFIG, Fails, goes_on, nth, unharmed
 from pegboard.cli import main
+from pegboard.run import finish, training
 from pegboard.store import checkpoint
-from pegboard.store.run_folder import MetricsFile, finish, training
+from pegboard.store.run_folder import MetricsFile
 from sweeps import first_of_each
 
 
