@@ -14,6 +14,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import PegboardError
+from pegboard.base import files
 from pegboard.cli import main
 from pegboard.config import compatibility
 from pegboard.contract.specs import Classes, DataSpec, Image
@@ -209,7 +210,7 @@ def test_the_same_step_can_be_saved_again(tmp_path: Path) -> None:
     one = checkpoint.save(tmp_path, model, {}, {"step": 1})
     assert checkpoint.save(tmp_path, model, {"a": 1}, {"step": 1}) == one
     assert checkpoint.read_state(one) == {"a": 1}
-    checkpoint.point(tmp_path, "last", one)
+    files.point(tmp_path / "last", one.name)
     (tmp_path / "step-00000000").mkdir()
     checkpoint.prune(tmp_path, 1, one)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["last", "step-00000001"]

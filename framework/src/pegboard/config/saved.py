@@ -23,6 +23,7 @@ from .sections import Read
 WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint folder
 RESULT = "result.json"  # of a recipe
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
+LATEST = "latest"  # a link to the newest run
 ALONE = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
 ZOO = "zoo:"
 
@@ -156,7 +157,7 @@ def _run(ref: str) -> tuple[str, list[str], str]:
         return f"{ref!r} is a cross-validation, which has no weights of its own", [], hint
     if not os.path.isdir(path):
         return f"{ref!r} is a file, not the folder of a run", [], ""
-    hint = f"the newest run in it: {path / 'latest'}" if os.path.exists(path / "latest") else ""
+    hint = f"the newest run in it: {path / LATEST}" if os.path.exists(path / LATEST) else ""
     return f"{ref!r} holds no checkpoint", [], hint
 
 

@@ -26,6 +26,7 @@ from ..data import Batches, Groups, least_samples, unweighted
 from ..planning.plan import Assembly, start_average
 from ..registry.spec_names import to_json
 from ..store import checkpoint
+from ..store.names import CHECKPOINTS
 from .evaluate import Evaluator, Halted
 from .guard import NotFinite
 from .malloc import Pages
@@ -102,7 +103,7 @@ class Loop:
         self.counts = [torch.zeros((), dtype=torch.long, device=assembly.device) for _ in assembly.kits]
         self.saved_at, self.saved_step = time.monotonic(), 0
         keep = self.settings.trainer.keep
-        self.saver = checkpoint.Saver(folder / "checkpoints", keep, watcher.saved, self.go_on)
+        self.saver = checkpoint.Saver(folder / CHECKPOINTS, keep, watcher.saved, self.go_on)
         self.metrics = {name: m.to(assembly.device) for name, m in assembly.objective.metrics().items()}
         self.monitor, self.higher = choose_monitor(assembly, splits)
         self.eval_batch = self.settings.batches.eval_size

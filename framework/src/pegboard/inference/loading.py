@@ -30,10 +30,10 @@ from ..registry.discovery import Registry, UnknownPart, was_run
 from ..registry.installed import find_installed, names_of
 from ..registry.spec_names import SpecNames, from_json
 from ..store import checkpoint
+from ..store.names import CONFIG, DATA, ENVIRONMENT, WEIGHTS
 from ..store.run_reader import fold_count, fold_folder, not_a_run, read_object
 
 ZOO = "zoo:"
-DATA = "data"  # folder of a run or a recipe with the files that its data set keeps
 
 
 @dataclass
@@ -62,7 +62,7 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
         from ..store.zoo import find_recipe
 
         recipe = find_recipe(text.removeprefix(ZOO))
-        weights = recipe.folder / checkpoint.WEIGHTS
+        weights = recipe.folder / WEIGHTS
         if not weights.is_file():
             raise PegboardError(
                 f"{text} is a recipe without weights: make them with pegboard zoo train {recipe.name}"
@@ -78,12 +78,12 @@ def locate(ref: str | Path, which: str = "best") -> Saved:
     folder = checkpoint.find(ref, which)
     manifest = checkpoint.read_manifest(folder)
     checkpoint.verify(folder, manifest)
-    config = folder.resolve().parent.parent / "config.yaml"
+    config = folder.resolve().parent.parent / CONFIG
     if not config.is_file():
         raise PegboardError(
             f"{text}: no {config.name} beside the folder checkpoints/, so the model is unknown"
         )
-    return Saved(config, folder / checkpoint.WEIGHTS, manifest, text)
+    return Saved(config, folder / WEIGHTS, manifest, text)
 
 
 def restore(ref: str | Path, which: str, settings: Settings) -> Codec | None:
@@ -98,7 +98,7 @@ def restore(ref: str | Path, which: str, settings: Settings) -> Codec | None:
         folder, hashes = recipe.folder / DATA, recipe.result.get("files")
     else:
         run = checkpoint.find(ref, which).resolve().parent.parent
-        folder, data = run / DATA, (read_object(run / "environment.json") or {}).get("data")
+        folder, data = run / DATA, (read_object(run / ENVIRONMENT) or {}).get("data")
         hashes = data.get("files") if isinstance(data, dict) else None
     if not folder.is_dir():
         return None
@@ -134,7 +134,7 @@ def read_saved(config: Path, local: Sequence[str | Path] = (), overrides: Sequen
 
     Files that were run in this process already, because the user named them, need not be named again.
     """
-    loaded = load_config(config, overrides, inside=config.parent if config.name == "config.yaml" else None)
+    loaded = load_config(config, overrides, inside=config.parent if config.name == CONFIG else None)
     if loaded.mistakes:
         raise ConfigError([placed(m, loaded) for m in loaded.mistakes], loaded.title)
     plugins = loaded.tree["plugins"] = loaded.tree.get("plugins") or {}

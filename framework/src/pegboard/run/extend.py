@@ -18,11 +18,11 @@ from ..config.nodes import DataOptions, Settings
 from ..config.report import leaves
 from ..contract.records import Context
 from ..planning.plan import Assembly, Plan, assemble
+from ..store.names import CONFIG, ENVIRONMENT, ORIGINS, SUMMARY
 from ..store.run_folder import Claim
 from ..store.run_reader import read_object
 from .provenance import origins
 
-ENVIRONMENT = "environment.json"
 LENGTH = ("trainer.epochs", "trainer.steps")
 # What leaves no trace in the weights: where a run computes, what it writes, whom it tells, what it measures.
 FREE = (
@@ -57,7 +57,7 @@ def refuse_changes(changes: Changes, folder: Path, words: Sequence[str]) -> None
         f"  {path}: {_shown(changes[path][0])} so far, {_shown(changes[path][1])} asked for\n    {reason}"
         for path, reason in wrong.items()
     ]
-    anew = shlex.join(["pegboard", "train", str(folder / "config.yaml"), *words, f"model.weights={folder}"])
+    anew = shlex.join(["pegboard", "train", str(folder / CONFIG), *words, f"model.weights={folder}"])
     raise PegboardError(
         "\n".join((f"{folder} cannot go on with other values than those it was trained with:", *lines))
         + f"\nwhat may change: {', '.join((*LENGTH, *FREE))}, "
@@ -250,14 +250,14 @@ def write_changes(folder: Path, found: Extension, claim: Claim) -> None:
     """Put the changed config into a run folder, from which it goes on from now on."""
     written = to_yaml(found.settings.plain)
     environment = read_object(folder / ENVIRONMENT) or {}
-    known = read_object(folder / "origins.json") or {}
+    known = read_object(folder / ORIGINS) or {}
     fresh = origins(found.settings)
     if found.lengths[0] != found.lengths[1]:
-        (folder / "summary.json").unlink(missing_ok=True)  # the run is not finished any more
-    write_text(folder / "config.yaml", written)
+        (folder / SUMMARY).unlink(missing_ok=True)  # the run is not finished any more
+    write_text(folder / CONFIG, written)
     write_json(folder / ENVIRONMENT, environment | noted(environment, found, written))
     write_json(
-        folder / "origins.json",
+        folder / ORIGINS,
         {p: fresh[p] if p in found.changes else known.get(p, fresh[p]) for p in fresh},
     )
     claim.rewrite(found.text)

@@ -26,6 +26,7 @@ from ..planning.plan import Plan, build, private_rng
 from ..report.console import Console, number
 from ..report.curves import draw_curves, draw_figure
 from ..store import checkpoint
+from ..store.names import CHECKPOINTS, CURVES, FIGURES, METRICS, PAGE, TABLES, WEIGHTS
 from ..store.run_folder import MetricsFile
 from ..store.run_reader import write_report
 from .diagnosis import MOST, Answers, Diagnosis, beside, diagnose
@@ -42,8 +43,8 @@ NUMBERS = 2**27  # outputs of a split that are in memory at a time, for the tabl
 def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
     """Measure the best weights on all splits, and show what came of the run; returns what sums it up."""
     progress, console = loop.progress, following.console
-    _take_best(loop, console, folder / "checkpoints" / "best")
-    figures = _held_out(loop, MetricsFile.read(folder / "metrics.jsonl"))
+    _take_best(loop, console, folder / CHECKPOINTS / "best")
+    figures = _held_out(loop, MetricsFile.read(folder / METRICS))
     if "test" in figures:
         row = {"step": progress.step, "epoch": loop.epochs}
         following.row(row | {f"test/{name}": value for name, value in figures["test"].items()})
@@ -54,10 +55,10 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     shown = {
         name: {"split": split, "columns": list(t.columns), "rows": list(t.rows)} for name, t in tables.items()
     }
-    write_text(folder / "tables.json", json.dumps(shown, default=str) + "\n")
-    rows = MetricsFile.read(folder / "metrics.jsonl")
+    write_text(folder / TABLES, json.dumps(shown, default=str) + "\n")
+    rows = MetricsFile.read(folder / METRICS)
     tricks = _of_training(loop.plan)
-    picture = draw_curves(rows, folder / "figures" / "curves.png", loop.settings.name, tricks)
+    picture = draw_curves(rows, folder / FIGURES / CURVES, loop.settings.name, tricks)
     following.dispatch.send("figure", "curves", picture)
     picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
     judged, measured = None, None
@@ -86,7 +87,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         console.say(f"measured    {measured:,} of the {size:,} training samples, drawn by the seed")
     if reference is not None and "gap" in reference:
         console.say(reference_line(reference))
-    console.say(f"run folder  {folder}\ncurves      {picture}\nreport      {folder / 'report.html'}")
+    console.say(f"run folder  {folder}\ncurves      {picture}\nreport      {folder / PAGE}")
     summary: dict[str, Any] = {
         "best_step": progress.best_step,
         "monitor": loop.monitor,
@@ -116,7 +117,7 @@ def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Follo
     try:
         following.dispatch.send("figure", "report", write_report(folder, plan, summary))
     except OSError as error:
-        following.console.warn(f"report.html was not written: {error.strerror or error}")
+        following.console.warn(f"{PAGE} was not written: {error.strerror or error}")
 
 
 def picture_samples(loop: Loop, following: Following, name: str, title: str) -> None:
@@ -124,7 +125,7 @@ def picture_samples(loop: Loop, following: Following, name: str, title: str) -> 
     if not getattr(loop.settings.model.entry.part, "samples", False):
         return
     spec, splits, seed = loop.plan.spec, loop.splits, loop.settings.seed
-    path = loop.folder / "figures" / f"{name}.png"
+    path = loop.folder / FIGURES / f"{name}.png"
     try:
         plane = isinstance(spec.inputs[0], Vector)
         x = draw_samples(loop.assembly.model, POINTS if plane else PICTURED, seed, loop.assembly.device)
@@ -144,7 +145,7 @@ def _take_best(loop: Loop, console: Console, best: Path) -> None:
         console.warn(f"{error}; the last weights are measured instead")
         loop.progress.best, loop.progress.best_step = None, loop.progress.step
     else:
-        weights = checkpoint.read_weights(best / checkpoint.WEIGHTS)
+        weights = checkpoint.read_weights(best / WEIGHTS)
         checkpoint.fit_weights(loop.assembly.model, weights, True, str(best))
 
 
@@ -256,7 +257,7 @@ def _probed(loop: Loop, following: Following) -> tuple[dict[str, float], dict[st
                 found = probe.measure(model, replace(loop.splits), torch.device(device))
             figures |= {f"{key}/{name}": float(value) for name, value in found.items()}
             if probe.draws:
-                picture = loop.folder / "figures" / f"probe-{key.replace(':', '-')}.png"
+                picture = loop.folder / FIGURES / f"probe-{key.replace(':', '-')}.png"
                 following.dispatch.send("figure", key, draw_figure(picture, key, probe.plot))
         except Halted:
             raise

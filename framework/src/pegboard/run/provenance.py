@@ -33,6 +33,7 @@ from ..contract.results import Splits
 from ..inference.loading import weights_file
 from ..planning.plan import Plan, private_rng
 from ..store.checkpoint import digest
+from ..store.names import DIFF, ENVIRONMENT, ORIGINS
 
 GIT_SECONDS = 5.0  # that git may take, all in all
 GIT_BYTES = 1 << 20  # of the diff that is kept
@@ -45,10 +46,10 @@ def provenance(plan: Plan, device: str) -> dict[str, str]:
     """The files of a run folder that say what it was made from: name -> text."""
     git, diff = git_state()
     files = {
-        "origins.json": json.dumps(origins(plan.settings), indent=1) + "\n",
-        "environment.json": json.dumps({**environment(plan, device), "git": git}, indent=1) + "\n",
+        ORIGINS: json.dumps(origins(plan.settings), indent=1) + "\n",
+        ENVIRONMENT: json.dumps({**environment(plan, device), "git": git}, indent=1) + "\n",
     }
-    return files | ({"git.diff": diff} if diff else {})
+    return files | ({DIFF: diff} if diff else {})
 
 
 def origins(settings: Settings) -> dict[str, str]:

@@ -23,10 +23,10 @@ from ..preview.explain import preview
 from ..registry.spec_names import from_json
 from ..report.console import Console
 from ..store import checkpoint
+from ..store.names import CHECKPOINTS, CONFIG, ENVIRONMENT, METRICS, WEIGHTS
 from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from ..store.run_reader import fold_count, fold_folder, not_a_run, read_object, refuse_links
 from .extend import (
-    ENVIRONMENT,
     Changes,
     Extension,
     changes_between,
@@ -39,8 +39,6 @@ from .extend import (
 )
 from .provenance import comparable, data_changes, data_record
 from .training import assemble_run, carry_out, codec_files, explained_plan, first_files, fitting, prepared
-
-CONFIG, METRICS = "config.yaml", "metrics.jsonl"
 
 
 class Newest(NamedTuple):
@@ -74,7 +72,7 @@ def resume_run(folder: Path, console: Console, how: Resumption) -> int:
     settings = check(read_saved(folder / CONFIG, how.local), begun=True)
     device = choose_device(settings.trainer.device)
     with prepared(settings, device), claimed(folder) as claim:
-        checkpoint.recover(folder / "checkpoints")
+        checkpoint.recover(folder / CHECKPOINTS)
         newest = _newest(folder, console)
         plan = make_plan(settings, read=True, quiet=console.quiet)
         compare_data(plan, folder, console, how, newest)
@@ -88,7 +86,7 @@ def resume_run(folder: Path, console: Console, how: Resumption) -> int:
 
 def _newest(folder: Path, console: Console) -> Newest | None:
     """The newest whole checkpoint of a run; None where it has not begun."""
-    if not checkpoint.history(folder / "checkpoints"):
+    if not checkpoint.history(folder / CHECKPOINTS):
         return None
     where, manifest = checkpoint.find_whole(folder, console.warn)
     state = checkpoint.read_state(where)
@@ -98,11 +96,11 @@ def _newest(folder: Path, console: Console) -> Newest | None:
 
 def _go_on(assembly: Assembly, folder: Path, console: Console, text: str, newest: Newest) -> int:
     """Carry out the rest of a run."""
-    checkpoints, where, progress = folder / "checkpoints", newest.where, newest.progress
+    checkpoints, where, progress = folder / CHECKPOINTS, newest.where, newest.progress
     then, now = newest.manifest.get("plugins"), assembly.plan.fingerprint()
     if then != now:
         console.warn(f"plugins differ from those of the run: {then} then, {now} now")
-    weights = checkpoint.read_weights(where / checkpoint.WEIGHTS)
+    weights = checkpoint.read_weights(where / WEIGHTS)
     checkpoint.fit_weights(assembly.model, weights, True, str(where))
     with fitting(f"{where} or {METRICS}"):
         # A process killed right after a save had no time to move the links.
@@ -136,7 +134,7 @@ def find_extension(folder: Path, console: Console, how: Resumption) -> Extension
     changes = changes_between(old, new)
     refuse_changes(changes, folder, how.overrides)
     with prepared(new, choose_device(new.trainer.device)), claimed(folder):
-        checkpoint.recover(folder / "checkpoints")
+        checkpoint.recover(folder / CHECKPOINTS)
         newest = _newest(folder, console)
         plan = make_plan(new, read=True, quiet=console.quiet)
         known = compare_data(plan, folder, console, how, newest, note=False)
@@ -201,7 +199,7 @@ def continue_run(settings: Settings, origin: Path, root: Path, console: Console,
         make_folder(folder, _first_files(plan, device, text, found, origin), fill=_copier(origin, newest))
         (console.warn if found.differs else console.say)(found.say())
         with claimed(folder):
-            copied = newest._replace(where=folder / "checkpoints" / newest.where.name)
+            copied = newest._replace(where=folder / CHECKPOINTS / newest.where.name)
             compare_data(plan, folder, Console(quiet=True), how, newest)
             _go_on(assembly, folder, console, text, copied)
     return folder
@@ -223,10 +221,10 @@ def _copier(origin: Path, newest: Newest) -> Callable[[Path], None]:
     """Copies the newest and the best checkpoint of a run, and its rows so far, into another folder."""
 
     def fill(part: Path) -> None:
-        checkpoints = part / "checkpoints"
-        best = _best(origin / "checkpoints", newest.progress)
+        checkpoints = part / CHECKPOINTS
+        best = _best(origin / CHECKPOINTS, newest.progress)
         for name in {newest.where.name} | ({best.name} if best is not None else set()):
-            shutil.copytree(origin / "checkpoints" / name, checkpoints / name)
+            shutil.copytree(origin / CHECKPOINTS / name, checkpoints / name)
         if (origin / METRICS).is_file():
             shutil.copyfile(origin / METRICS, part / METRICS)
 

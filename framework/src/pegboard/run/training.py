@@ -34,13 +34,14 @@ from ..engine.loop import Interrupted, Loop
 from ..engine.malloc import kept_heap
 from ..engine.monitor import choose_monitor
 from ..engine.precision import choose_device, choose_precision, full_precision, numeric_settings
-from ..inference.loading import DATA, load_into
+from ..inference.loading import load_into
 from ..planning.channels_last import lay_out
 from ..planning.plan import Assembly, Plan, assemble, build, make_plan
 from ..preview.explain import preview
 from ..report.console import Console, working
 from ..report.trackers import GRACE, SHORT_GRACE, Dispatch
 from ..store import checkpoint
+from ..store.names import CHECKPOINTS, CONFIG, DATA, ENVIRONMENT, METRICS, PLAN, SUMMARY
 from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from .finish import finish, picture_samples, report
 from .interruption import signals
@@ -72,7 +73,7 @@ class Following:
 
     def __init__(self, folder: Path, console: Console, dispatch: Dispatch) -> None:
         self.console, self.dispatch = console, dispatch
-        self.file = MetricsFile(folder / "metrics.jsonl")
+        self.file = MetricsFile(folder / METRICS)
 
     def advanced(self, step: int) -> None:
         self.console.advanced(step)
@@ -158,7 +159,7 @@ def make_parent(settings: Settings, root: Path, quiet: bool, strict: bool = Fals
 
 
 def first_files(plan: Plan, device: str, text: str) -> dict[str, str]:
-    return {"config.yaml": to_yaml(plan.settings.plain), "plan.txt": text, **provenance(plan, device)}
+    return {CONFIG: to_yaml(plan.settings.plain), PLAN: text, **provenance(plan, device)}
 
 
 def codec_files(plan: Plan) -> dict[str, bytes]:
@@ -304,7 +305,7 @@ def carry_out(
             for source in (splits.train, splits.val, splits.test):
                 getattr(source, "close", lambda: None)()  # ends processes that read ahead
             with suppress(OSError):  # a full disk must not hide what went wrong before
-                write_json(folder / "summary.json", summary)
+                write_json(folder / SUMMARY, summary)
             dispatch.send("finish", summary["status"], summary)
             dispatch.close(grace, lambda: bool(loop.halt))
             with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
@@ -356,12 +357,12 @@ def make_trackers(settings: Settings, spec: DataSpec, device: str, folder: Path)
 
 def _surroundings(folder: Path, console: Console) -> dict[str, Any]:
     """What environment.json says; a config that is another one since then is told."""
-    with fitting("environment.json"):
-        found: dict[str, Any] = json.loads((folder / "environment.json").read_text("utf-8"))
-        written = checkpoint.digest(folder / "config.yaml")
+    with fitting(ENVIRONMENT):
+        found: dict[str, Any] = json.loads((folder / ENVIRONMENT).read_text("utf-8"))
+        written = checkpoint.digest(folder / CONFIG)
         if found.get("config", written) != written:
             console.warn(
-                f"{folder / 'config.yaml'} was changed after the run began: its values hold from now on, but "
+                f"{folder / CONFIG} was changed after the run began: its values hold from now on, but "
                 "for what a checkpoint has of the optimizer, and the file alone does not repeat the run"
             )
     return found
@@ -370,7 +371,7 @@ def _surroundings(folder: Path, console: Console) -> dict[str, Any]:
 def _tell(error: Exception, loop: Loop) -> PegboardError | None:
     """What happened and how to go on, for failures that are nobody's bug."""
     step = loop.progress.step
-    if os.path.exists(loop.folder / "checkpoints" / "last"):  # unlike Path's, false where it may not look
+    if os.path.exists(loop.folder / CHECKPOINTS / "last"):  # unlike Path's, false where it may not look
         on = f"the last checkpoint is whole; go on with: {loop.go_on}"
     else:
         on = "nothing was saved yet"

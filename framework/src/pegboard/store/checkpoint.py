@@ -29,12 +29,10 @@ from torch import Tensor, nn
 
 from ..base.errors import PegboardError
 from ..base.files import point
-from ..config.saved import MANIFEST as MANIFEST
-from ..config.saved import WEIGHTS as WEIGHTS
+from .names import CHECKPOINTS, CONFIG, LATEST, MANIFEST, STATE, WEIGHTS
 from .unsaved import not_saved, why_unwritten
 
 FORMAT = 1
-STATE = "state.pt"
 SYNC_EVERY = 1.0  # seconds between two times that the disk is waited for
 LONGEST = 64 * 2**20  # bytes of a manifest
 NESTED = ("state_dict", "model")  # keys below which a file of torch's may have the weights
@@ -251,9 +249,9 @@ def find(ref: str | Path, which: str = "best") -> Path:
     if (path / MANIFEST).is_file():
         return path
     for place in (
-        path / "checkpoints" / which,
-        path / "checkpoints" / "last",
-        *history(path / "checkpoints"),
+        path / CHECKPOINTS / which,
+        path / CHECKPOINTS / "last",
+        *history(path / CHECKPOINTS),
     ):
         if (place / MANIFEST).is_file():
             return place
@@ -264,15 +262,15 @@ def find(ref: str | Path, which: str = "best") -> Path:
         near = nearest(path.name, siblings)
         hint = f" Did you mean {path.parent / near[0]}?" if near else ""
         raise PegboardError(f"no run or checkpoint at {path}.{hint}\nRuns stand in runs/<name>/<time>-<id>.")
-    newest = f"\nthe newest run in it: {path / 'latest'}" if (path / "latest").exists() else ""
+    newest = f"\nthe newest run in it: {path / LATEST}" if (path / LATEST).exists() else ""
     raise PegboardError(
-        f"{path} holds no checkpoint: expected a run folder with checkpoints/last in it{newest}"
+        f"{path} holds no checkpoint: expected a run folder with {CHECKPOINTS}/last in it{newest}"
     )
 
 
 def find_whole(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
     """The newest checkpoint of a run that is not damaged, with its manifest; damaged ones are named."""
-    for place in history(run / "checkpoints"):
+    for place in history(run / CHECKPOINTS):
         try:
             manifest = read_manifest(place)
             verify(place, manifest)
@@ -280,9 +278,7 @@ def find_whole(run: Path, warn: Callable[[str], None]) -> tuple[Path, dict[str, 
             warn(f"{error}; trying the one before it")
             continue
         return place, manifest
-    raise PegboardError(
-        f"no checkpoint of {run} is whole; begin anew with: pegboard train {run / 'config.yaml'}"
-    )
+    raise PegboardError(f"no checkpoint of {run} is whole; begin anew with: pegboard train {run / CONFIG}")
 
 
 def read_manifest(checkpoint: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from ..base.errors import PegboardError, system_words
 from ..base.files import point, write_text
+from .names import FIGURES, LATEST, PLAN
 
 
 def new_name(root: Path, name: str) -> Path:
@@ -47,7 +48,7 @@ def make_folder(
     part = folder.with_name(f".{folder.name}")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed here
     try:
-        (part / "figures").mkdir(parents=True)
+        (part / FIGURES).mkdir(parents=True)
         for name, contents in files.items():
             (part / name).parent.mkdir(exist_ok=True)
             (part / name).write_bytes(
@@ -60,7 +61,7 @@ def make_folder(
         raise PegboardError(f"cannot make the run folder {folder}: {system_words(error)}") from None
     if latest:
         with suppress(OSError):  # a folder of that name, or no links here: the run is whole without it
-            point(folder.parent / "latest", folder.name)
+            point(folder.parent / LATEST, folder.name)
 
 
 class MetricsFile:
@@ -122,7 +123,7 @@ def claimed(folder: Path) -> Iterator[Claim]:
 
     A claim ends with its process, however that ends; and where that closes plan.txt, so only this opens it.
     """
-    with (folder / "plan.txt").open("r+", encoding="utf-8", errors="replace") as file:
+    with (folder / PLAN).open("r+", encoding="utf-8", errors="replace") as file:
         try:
             import fcntl
 

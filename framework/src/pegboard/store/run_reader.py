@@ -16,12 +16,29 @@ from ..base.files import beside, write_text
 from ..base.nearest import nearest
 from ..config.load import read_yaml
 from ..config.report import leaves
-from ..config.saved import MANIFEST, WEIGHTS
 from ..report.html import Contents, page
+from .names import (
+    CHECKPOINTS,
+    CONFIG,
+    CURVES,
+    DATA,
+    DIFF,
+    ENVIRONMENT,
+    FIGURES,
+    LATEST,
+    MANIFEST,
+    METRICS,
+    ORIGINS,
+    PAGE,
+    PLAN,
+    PROFILE,
+    SUMMARY,
+    TABLES,
+    WEIGHTS,
+)
 from .run_folder import MetricsFile
 
-PAGE = "report.html"
-OWN = ("checkpoints", "figures", "data", "profile")  # folders that a run reads and writes itself
+OWN = (CHECKPOINTS, FIGURES, DATA, PROFILE)  # folders that a run reads and writes itself
 
 
 class Recorded:
@@ -29,13 +46,13 @@ class Recorded:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not (self.path / "config.yaml").is_file():
+        if not (self.path / CONFIG).is_file():
             raise PegboardError(not_a_run(self.path))
         self.notes: list[str] = []
-        self.config = dict(leaves(read_yaml(self.path / "config.yaml", self.path)))
-        self.origins = self._json("origins.json")
-        self.environment = self._json("environment.json")
-        self.summary = self._json("summary.json", quiet=True)  # an unfinished run has none
+        self.config = dict(leaves(read_yaml(self.path / CONFIG, self.path)))
+        self.origins = self._json(ORIGINS)
+        self.environment = self._json(ENVIRONMENT)
+        self.summary = self._json(SUMMARY, quiet=True)  # an unfinished run has none
 
     @property
     def status(self) -> str:
@@ -65,7 +82,7 @@ class Recorded:
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
         rows: list[Any] = []
-        for path in (place / "metrics.jsonl" for place in self.runs.values()):
+        for path in (place / METRICS for place in self.runs.values()):
             try:
                 rows += MetricsFile.read(path)
             except (OSError, ValueError, RecursionError):
@@ -83,7 +100,7 @@ class Recorded:
 
     @cached_property
     def git_diff(self) -> str:
-        path = self.path / "git.diff"
+        path = self.path / DIFF
         if not path.is_file():
             return "none"
         data = path.read_bytes()
@@ -109,7 +126,7 @@ class Recorded:
         """The whole checkpoints by name: best, last, and those of single steps; fold-0/best of a fold."""
         found = {}
         for name, run in self.runs.items():
-            folder = run / "checkpoints"
+            folder = run / CHECKPOINTS
             for place in (folder / "best", folder / "last", *sorted(folder.glob("step-*"))):
                 if (place / WEIGHTS).is_file():
                     found[f"{name}/{place.name}".lstrip("/")] = Checkpoint(place)
@@ -154,7 +171,7 @@ class Checkpoint:
 def fold_count(folder: Path) -> int:
     """How many folds a folder is the cross-validation of; 0 for a run."""
     try:
-        trainer = read_yaml(folder / "config.yaml", folder).get("trainer")
+        trainer = read_yaml(folder / CONFIG, folder).get("trainer")
     except PegboardError:
         return 0  # who needs the config says what is wrong with it
     given = trainer if isinstance(trainer, dict) else {}
@@ -177,16 +194,16 @@ def write_report(
     run = Recorded(folder)
     if plan is None:  # the folder may have come from a stranger, and the page may be sent to one
         refuse_links(run.path, replaced=(PAGE, beside(run.path / PAGE).name))
-    figures = sorted((run.path / "figures").glob("*.png"), key=lambda path: (path.stem != "curves", path))
+    figures = sorted((run.path / FIGURES).glob("*.png"), key=lambda path: (path.name != CURVES, path))
     local = run.config.get("plugins.local")
     contents = Contents(
         name=str(run.config.get("name", run.path.name)),
         folder=_shown(run.path),
         summary=run.summary if summary is None else summary,
-        config=_text(run.path / "config.yaml"),
-        plan=_text(run.path / "plan.txt") if plan is None else plan,
+        config=_text(run.path / CONFIG),
+        plan=_text(run.path / PLAN) if plan is None else plan,
         environment=run.environment,
-        tables=run._json("tables.json", quiet=True),
+        tables=run._json(TABLES, quiet=True),
         pictures={path.stem: path.read_bytes() for path in figures},
         local=[str(path) for path in local] if isinstance(local, list) else (),
     )
@@ -238,7 +255,7 @@ def not_a_run(path: Path) -> str:
     """What to say of a path that is no run folder, with what was perhaps meant."""
     if path.is_symlink() and not path.exists():
         home = path.parent
-        left = sorted(p for p in home.glob("*/config.yaml") if not p.parent.is_symlink())
+        left = sorted(p for p in home.glob(f"*/{CONFIG}") if not p.parent.is_symlink())
         newest = f"\nthe newest that is left: {left[-1].parent}" if left else ""
         return f"{path} points to {os.readlink(path)}, a run that is gone{newest}"
     if not path.exists():
@@ -246,9 +263,9 @@ def not_a_run(path: Path) -> str:
         near = [path.parent / name for name in nearest(path.name, inside)]
         what = f"no run at {path}"
     else:
-        around = [p for p in path.parents if p.name and (p / "config.yaml").is_file()]
-        runs = [path / "latest", *sorted(path.glob("*/latest"))] if path.is_dir() else []
-        near = [*around, *(p for p in runs if (p / "config.yaml").is_file())]
+        around = [p for p in path.parents if p.name and (p / CONFIG).is_file()]
+        runs = [path / LATEST, *sorted(path.glob(f"*/{LATEST}"))] if path.is_dir() else []
+        near = [*around, *(p for p in runs if (p / CONFIG).is_file())]
         what = f"{path} is not a run folder: it has no config.yaml"
     meant = f"; did you mean {near[0]}?" if near else ""
     return f"{what}{meant}\nruns stand in runs/<name>/<time>-<id>, the newest is runs/<name>/latest"

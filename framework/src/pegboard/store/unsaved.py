@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..base.errors import system_words
+from .names import MANIFEST
 
 TRIED = 2**20  # bytes that are written to see what the disk says
 LITTLE = 2**24  # bytes that a checkpoint may not fit in
@@ -43,7 +44,7 @@ def not_saved(checkpoints: Path, step: int, error: OSError, go_on: str) -> str:
         if error.errno == errno.ENOSPC and left < LITTLE:
             free = f" ({left // 1024:,} KiB are free)"
         # One that only waits for its name is whole as well, and gets it when the run goes on.
-        found = [path.parent.name.removeprefix(".") for path in checkpoints.glob("*step-*/manifest.json")]
+        found = [path.parent.name.removeprefix(".") for path in checkpoints.glob(f"*step-*/{MANIFEST}")]
         whole = [n for name in found if (n := int(name[5:].partition(".")[0])) != step]
         saved = f"step {max(whole)} is saved whole" if whole else "nothing was saved yet"
     return (

@@ -17,6 +17,7 @@ from typing import Any
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..registry.discovery import Registry
+from .names import RESULT
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Recipe:
     @cached_property
     def result(self) -> dict[str, Any]:
         """What was recorded, empty before the first time."""
-        path = self.folder / "result.json"
+        path = self.folder / RESULT
         try:
             result = dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
             for figure in result.get("figures", {}).values():  # what tables format

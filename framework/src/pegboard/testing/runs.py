@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from ..engine.loop import Interrupted, Loop
 from ..preview.explain import Preview
 from ..run import finish, provenance, training
-from ..store import checkpoint
+from ..store.names import CHECKPOINTS, MANIFEST, STATE, WEIGHTS
 from ..tools.api import Run, resume, train
 from .discovery import plugins_once
 
@@ -135,12 +135,12 @@ def differences(one: Path, two: Path) -> list[str]:
     """What differs between two runs that should have ended alike, in words; nothing where nothing does."""
     found = []
     for which in ("last", "best"):
-        places = [path / "checkpoints" / which for path in (one, two)]
-        weights = [load_file(place / checkpoint.WEIGHTS) for place in places]
-        states = [torch.load(place / checkpoint.STATE, weights_only=True) for place in places]
+        places = [path / CHECKPOINTS / which for path in (one, two)]
+        weights = [load_file(place / WEIGHTS) for place in places]
+        states = [torch.load(place / STATE, weights_only=True) for place in places]
         for state in states:
             state["compiled"] = state["compiled"]["level"]  # graphs are made anew after a resume
-        manifests = [json.loads((place / checkpoint.MANIFEST).read_text()) for place in places]
+        manifests = [json.loads((place / MANIFEST).read_text()) for place in places]
         figures = [{k: m[k] for k in ("step", "epoch", "figures", "parts")} for m in manifests]
         found += [f"{which} weights{path}" for path in unequal(*weights)]
         found += [f"{which} state{path}" for path in unequal(*states)]

@@ -14,6 +14,7 @@ from ..config.check import check
 from ..config.sources import kind_of
 from ..planning import plan as planning
 from ..planning.plan import make_plan
+from ..store.names import CONFIG, METRICS, SUMMARY
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +30,7 @@ class Run:
         if not isinstance(folder, str | os.PathLike):
             raise PegboardError(f"found {kind_of(folder)}, expected the path of a run folder")
         self.folder = Path(folder)
-        if not (self.folder / "config.yaml").is_file():
+        if not (self.folder / CONFIG).is_file():
             from ..store.run_reader import not_a_run
 
             raise PegboardError(not_a_run(self.folder))
@@ -40,7 +41,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """How it ended: status, seconds, steps, the best step and the figures."""
-        path = self.folder / "summary.json"
+        path = self.folder / SUMMARY
         try:
             found = dict(json.loads(path.read_text("utf-8"))) if path.is_file() else {}
         except (ValueError, TypeError, RecursionError) as error:
@@ -71,13 +72,13 @@ class Run:
         from ..store.run_reader import fold_count, fold_folder
 
         places = (fold_folder(self.folder, number) for number in range(fold_count(self.folder)))
-        return [Run(place) for place in places if (place / "config.yaml").is_file()]
+        return [Run(place) for place in places if (place / CONFIG).is_file()]
 
     @property
     def history(self) -> list[dict[str, Any]]:
         from ..store.run_folder import MetricsFile
 
-        return MetricsFile.read(self.folder / "metrics.jsonl")
+        return MetricsFile.read(self.folder / METRICS)
 
     @cached_property
     def model(self) -> nn.Module:

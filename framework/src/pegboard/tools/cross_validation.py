@@ -29,6 +29,7 @@ from ..run.finish import judged_lines, reference_line
 from ..run.interruption import Ended
 from ..run.resume import Resumption, compare_data, find_extension, resume_run, write_extension
 from ..run.training import PLAIN, Manner, begin_run, identity, make_parent, make_trackers, run_plan
+from ..store.names import CONFIG, ENVIRONMENT, METRICS, PAGE, SUMMARY
 from ..store.run_folder import MetricsFile, claimed
 from ..store.run_reader import fold_count, fold_folder, read_object, refuse_links, write_report
 
@@ -66,7 +67,7 @@ def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
     if how.overrides:
         _extend(folder, console, how)
         how = replace(how, overrides=())
-    settings = check(read_saved(folder / "config.yaml", how.local), begun=True)
+    settings = check(read_saved(folder / CONFIG, how.local), begun=True)
     with claimed(folder) as claim:
         if not _done(folder):  # folds that have not begun are compared with nothing else
             compare_data(make_plan(settings, read=True, quiet=console.quiet), folder, console, how, None)
@@ -76,7 +77,7 @@ def resume(folder: Path, console: Console, how: Resumption = _PLAIN) -> None:
 def _extend(folder: Path, console: Console, how: Resumption) -> None:
     """Change all folds that have begun, and the cross-validation itself; none where one cannot be."""
     places = [fold_folder(folder, number) for number in range(fold_count(folder))]
-    begun = [place for place in places if (place / "config.yaml").is_file()]
+    begun = [place for place in places if (place / CONFIG).is_file()]
     for place in begun:
         refuse_links(place)
     found = [(place, find_extension(place, console, how)) for place in begun]
@@ -102,7 +103,7 @@ def _carry_out(
     """Every fold that is not finished yet, one after the other; then their means."""
     count = settings.trainer.folds
     assert count is not None
-    before = read_object(folder / "summary.json") or {}
+    before = read_object(folder / SUMMARY) or {}
     if before.get("status") in DONE:
         console.say(f"all {count} folds are finished")
         _show(before, folder, console)
@@ -136,7 +137,7 @@ def _carry_out(
         console.warn(f"fold {at} of {count} failed; once that is mended, all go on with: {go_on}")
         raise
     finally:
-        write_json(folder / "summary.json", ended)
+        write_json(folder / SUMMARY, ended)
     page = write_report(folder, text, ended)
     _show(ended, folder, console)
     console.say(f"report      {page}")
@@ -145,30 +146,30 @@ def _carry_out(
 
 def _done(folder: Path) -> bool:
     """True if a run, or all folds of a cross-validation, came to their end."""
-    return (read_object(folder / "summary.json") or {}).get("status") in DONE
+    return (read_object(folder / SUMMARY) or {}).get("status") in DONE
 
 
 def _fold(
     settings: Settings, place: Path, number: int, console: Console, how: Resumption, manner: Manner
 ) -> int:
     """Carry one fold out, or go on with it; returns the signal that came too late to interrupt it, or 0."""
-    if (place / "config.yaml").is_file():
+    if (place / CONFIG).is_file():
         return resume_run(place, console, how)
     trainer = {**settings.plain["trainer"], "fold": number}
     one = replace(
         settings,
         trainer=replace(settings.trainer, fold=number),
         plain={**settings.plain, "trainer": trainer},
-        origins={**settings.origins, "trainer.fold": Origin(file=str(place.parent / "config.yaml"))},
+        origins={**settings.origins, "trainer.fold": Origin(file=str(place.parent / CONFIG))},
     )
     return begin_run(one, choose_device(settings.trainer.device), place, console, manner, latest=False)
 
 
 def summarize(folder: Path, count: int) -> dict[str, Any]:
     """The summary of all folds: of every figure that they share, the values, the mean and its interval."""
-    found = [read_object(fold_folder(folder, number) / "summary.json") or {} for number in range(count)]
+    found = [read_object(fold_folder(folder, number) / SUMMARY) or {} for number in range(count)]
     described = _described([one["figures"] for one in found])
-    rows = [MetricsFile.read(fold_folder(folder, number) / "metrics.jsonl") for number in range(count)]
+    rows = [MetricsFile.read(fold_folder(folder, number) / METRICS) for number in range(count)]
     epoch, shared = shared_epoch(found, rows)
     described |= {f"{SHARED}/{name}": describe(values) for name, values in shared.items()}
     summary: dict[str, Any] = {
@@ -321,11 +322,11 @@ def _tell_trackers(
         id=name,
         config=settings.plain,
         plan=text,
-        environment=json.loads((folder / "environment.json").read_text("utf-8")),
+        environment=json.loads((folder / ENVIRONMENT).read_text("utf-8")),
         warn=console.warn,
         group=name,
     )
     dispatch.send("start", info)
-    dispatch.send("figure", "report", folder / "report.html")
+    dispatch.send("figure", "report", folder / PAGE)
     dispatch.send("finish", summary["status"], summary)
     dispatch.close()

@@ -22,13 +22,13 @@ from ..data import Resident
 from ..engine.compiled import CompiledStepper
 from ..engine.loop import Loop
 from ..engine.step import make_step
+from ..store.names import PROFILE
 
 if TYPE_CHECKING:
     from ..report.console import Console
 
 WARM, TRACED = 10, 20  # steps before the trace begins, and steps in it
 PREFIX = "pegboard::"  # of our names in a trace
-FOLDER = "profile"  # in the run folder
 ELSEWHERE = "elsewhere"
 
 
@@ -113,7 +113,7 @@ class Profile:
         self._stop()
         self.seconds += self._now() - self._aside
         self._on = False
-        folder = self.loop.folder / FOLDER
+        folder = self.loop.folder / PROFILE
         try:
             folder.mkdir(exist_ok=True)
             if self._trace is not None:
@@ -231,7 +231,7 @@ class Profile:
             console.say(note)
         if self._trace is not None:  # a run that was stopped may not have come so far
             console.say(
-                f"trace       {self.loop.folder / FOLDER / 'trace.json'}, for https://ui.perfetto.dev"
+                f"trace       {self.loop.folder / PROFILE / 'trace.json'}, for https://ui.perfetto.dev"
             )
 
     def _notes(self) -> Iterator[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.files import write_json
+from ..store.names import CHECKPOINTS, CURVES, DATA, ENVIRONMENT, FIGURES, RESULT, WEIGHTS
 from ..store.zoo import Recipe
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     one = (
         runs[0].folds[0] if runs[0].folds else runs[0]
     )  # of a cross-validation the first fold stands for all
-    best = one.folder / "checkpoints" / "best"
-    environment = json.loads((one.folder / "environment.json").read_text("utf-8"))
+    best = one.folder / CHECKPOINTS / "best"
+    environment = json.loads((one.folder / ENVIRONMENT).read_text("utf-8"))
     manifest = read_manifest(best)
     result = {
         "name": recipe.name,
@@ -61,7 +62,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
         },
         "steps": one.summary["steps"],
         "seconds": round(statistics.median(r.summary["seconds"] for r in runs), 2),
-        "parameters": _parameters(best / "model.safetensors"),
+        "parameters": _parameters(best / WEIGHTS),
         "versions": {k: environment[k] for k in ("pegboard", "torch", "python")} | environment["plugins"],
         "recorded": time.strftime("%Y-%m-%d"),
         **made_on(environment),
@@ -75,9 +76,9 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     kept = _keep(one.folder, recipe.folder) if weights and one is runs[0] else _forget(recipe.folder)
     if kept and "files" in environment["data"]:
         result["files"] = environment["data"]["files"]  # with their hashes
-    write_json(recipe.folder / "result.json", result)
-    shutil.copyfile(one.folder / "figures" / "curves.png", recipe.folder / "curves.png")
-    return recipe.folder / "result.json"
+    write_json(recipe.folder / RESULT, result)
+    shutil.copyfile(one.folder / FIGURES / CURVES, recipe.folder / CURVES)
+    return recipe.folder / RESULT
 
 
 def made_on(environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +94,7 @@ def made_on(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keep(run: Path, recipe: Path) -> bool:
     """Copy the best weights of a run, and what its data set keeps, beside a recipe where they are small."""
-    weights, data = run / "checkpoints" / "best" / "model.safetensors", run / "data"
+    weights, data = run / CHECKPOINTS / "best" / WEIGHTS, run / DATA
     _forget(recipe)
     if sum(path.stat().st_size for path in (weights, *data.glob("*"))) > SMALL:
         return False
@@ -105,8 +106,8 @@ def _keep(run: Path, recipe: Path) -> bool:
 
 def _forget(recipe: Path) -> bool:
     """Remove the weights that were kept before."""
-    (recipe / "model.safetensors").unlink(missing_ok=True)
-    shutil.rmtree(recipe / "data", ignore_errors=True)
+    (recipe / WEIGHTS).unlink(missing_ok=True)
+    shutil.rmtree(recipe / DATA, ignore_errors=True)
     return False
 
 

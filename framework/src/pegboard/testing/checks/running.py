@@ -11,6 +11,7 @@ from typing import Any
 
 from ...base.errors import PegboardError
 from ...contract.tricks import ROLES
+from ...store.names import CHECKPOINTS, WEIGHTS
 from ..kit import STEP, Failed, Skipped, check
 from ..subjects import Config, Subject
 
@@ -86,13 +87,12 @@ def _apart(one: Config, two: Config, root: Path) -> str:
     """Where the weights or rows of two runs differ."""
     from safetensors.torch import load_file
 
-    from ...store import checkpoint
     from ...tools.api import train
     from ..runs import lean, unequal
 
     with lean():
         runs = [train(c, root=root / str(i), quiet=True) for i, c in enumerate((one, two))]
-    weights = [load_file(run.folder / "checkpoints" / "last" / checkpoint.WEIGHTS) for run in runs]
+    weights = [load_file(run.folder / CHECKPOINTS / "last" / WEIGHTS) for run in runs]
     found = [f"weights{path}" for path in unequal(*weights)]
     found += [f"history{path}" for path in unequal(runs[0].history, runs[1].history)]
     return ", ".join(found[:3])
