@@ -18,7 +18,7 @@ BENCH_PIP := .venv-bench/bin/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart install test test-all test-data coverage prove lint format docs wheels catalogue zoo-table known-parts surface schema bench bench-small families start growth clean
+.PHONY: help quickstart install test test-all test-data coverage prove lint format docs wheels version release-check catalogue zoo-table known-parts surface schema bench bench-small families start growth clean
 
 help: ## list these commands
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | awk -F'|' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -61,6 +61,13 @@ docs: $(READY) ## build the site into site/; a wrong link, anchor or page is an 
 wheels: $(READY) ## build every wheel into dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist $(addprefix ./,$(PROJECTS))
 	@ls dist/*.whl
+
+version: $(READY) ## write a version into the core, every plugin and the zoo: ARGS=0.4.0
+	@$(BIN)/python tests/support/release.py --set $(ARGS)
+
+release-check: $(READY) ## build every wheel and sdist into dist/, and install each alone, ten minutes
+	@$(PIP) install -c constraints.txt twine
+	@$(BIN)/python tests/support/release.py $(ARGS)
 
 catalogue: $(READY) ## count the entries of the catalogue; ARGS=dropout lists a home, ARGS=--record writes docs/catalogue.md
 	@$(BIN)/python tests/support/catalogue.py $(ARGS)

@@ -29,6 +29,7 @@ import tomllib
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,14 @@ from warm import warm_commands
 
 FILES = sorted(
     path
-    for pattern in ("README.md", "docs/**/*.md", "*/README.md", "plugins/*/README.md", "zoo/**/card.md")
+    for pattern in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/**/*.md",
+        "*/README.md",
+        "plugins/*/README.md",
+        "zoo/**/card.md",
+    )
     for path in ROOT.glob(pattern)
     if not path.relative_to(ROOT).parts[0].startswith(".")
 )
@@ -200,7 +208,10 @@ def check_words(words: list[str], folder: Path) -> None:
         targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
         wrong = [word for word in words[1:] if "=" not in word and word not in targets]
     elif words[:2] == ["pip", "install"]:
-        wrong = [word for word in words[2:] if not word.startswith("-") and not installable(word)]
+        files = [after for word, after in pairwise(words) if word in ("-c", "-r")]
+        wrong = [file for file in files if not (ROOT / file).is_file()]
+        others = [word for word in words[2:] if not word.startswith("-") and word not in files]
+        wrong += [word for word in others if not installable(word)]
     elif words[:2] == ["pip", "wheel"]:
         wrong = [] if (folder / words[-1] / "pyproject.toml").is_file() else words[-1:]
     else:

@@ -11,9 +11,13 @@ from typing import Any
 
 import known_parts
 import pytest
+import trove_classifiers
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pegboard import __version__
 from sandbox import PROJECTS, ROOT
+
+TESTED = "3.11"  # the Python that every test runs with
 
 
 def project(folder: Path) -> dict[str, Any]:
@@ -39,8 +43,33 @@ def test_project_says_the_same_as_its_neighbours(folder: Path) -> None:
         assert table["entry-points"]["pegboard"] == {folder.name: module}
         assert (folder / "src" / module / "py.typed").is_file()
     assert table["license"] == "Apache-2.0"
+    assert (folder / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
     assert table["requires-python"] == ">=3.11"
+    assert not set(table["classifiers"]) - trove_classifiers.classifiers
+    assert f"Programming Language :: Python :: {TESTED}" in table["classifiers"]
     assert (folder / table["readme"]).read_text(encoding="utf-8").strip()
+
+
+def test_classifiers_and_addresses_are_the_same_everywhere() -> None:
+    tables = {project(folder)["name"]: project(folder) for folder in PROJECTS}
+    core = tables["pegboard"]
+    for name, table in tables.items():
+        assert table["classifiers"] == core["classifiers"], name
+        homepage = {"Homepage": f"https://pypi.org/project/{name}/"}
+        assert table["urls"] == core["urls"] | homepage, name
+
+
+def test_core_plugins_and_zoo_have_one_version_and_ask_for_it() -> None:
+    assert project(ROOT / "framework")["dynamic"] == ["version"]
+    minor = ".".join(__version__.split(".")[:2])
+    for folder in set(PROJECTS) - {ROOT / "framework"}:
+        table = project(folder)
+        assert table["version"] == __version__, folder
+        for needed in map(Requirement, table["dependencies"]):
+            if needed.name == "pegboard":
+                assert str(needed.specifier) == f"<1,>={minor}", folder
+            elif needed.name in NAMES:
+                assert str(needed.specifier) == f">={minor}", folder
 
 
 @BY_NAME
