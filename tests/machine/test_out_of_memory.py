@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +170,9 @@ def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
     assert "can't allocate memory" in weights
     assert state.startswith("the run stopped after step 0: out of memory: ")
     assert "weights 61.2 MiB, gradients 61.2 MiB, optimizer 122 MiB" in state
+
+
+def test_what_the_table_of_places_names_is_there() -> None:
+    for file, name in out_of_memory.PLACES:
+        module = importlib.import_module("pegboard." + file.removesuffix(".py").replace("/", "."))
+        assert callable(attrgetter(name)(module)), (file, name)
