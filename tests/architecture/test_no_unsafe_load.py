@@ -39,7 +39,6 @@ ALLOWED = {
     "plugins/gnn/src/pegboard_gnn/unpickling.py": {"import pickle"},
     "plugins/gnn/src/pegboard_gnn/trials.py": {"import pickle"},  # writes files in that form, reads none
     # Names of torch, from fixed lists.
-    "framework/src/pegboard/engine/compile_private.py": {"importlib.import_module"},
     "framework/src/pegboard/engine/torch_private.py": {"importlib.import_module"},
     "plugins/datasets/src/pegboard_datasets/series_files.py": {"numpy.load"},  # with allow_pickle=False
     # Data sets, from a fixed list.

@@ -1,4 +1,4 @@
-"""Private names of torch stand in one file for the core and one for the compiler; a run does without each."""
+"""Private names of torch stand in one file of the core; a run does without each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.engine import compile_private, torch_private
+from pegboard.engine import torch_private
 from pegboard.engine.torch_private import Private
 from pegboard.testing.runs import lean
 from pegboard_objectives import functional as objectives
@@ -22,10 +22,10 @@ from safetensors.torch import load_file
 from sandbox import ROOT
 
 CORE = ROOT / "framework" / "src" / "pegboard"
-HOMES = ("torch_private.py", "compile_private.py")
+HOME = "torch_private.py"
 # The table that `nn.Module` is made of: to ask it for its children costs an empty peg two calls more.
 ALLOWED = {"pegs.py": "self._modules"}
-LESS = {name.path for name in (*compile_private.STEPS, compile_private.KERNELS, *compile_private.MODEL)}
+LESS = {name.path for name in (*torch_private.STEPS, torch_private.KERNELS, *torch_private.MODEL)}
 CONFIG: dict[str, Any] = {
     "seed": 1,
     "data": {"name": "iris", "batch_size": 16},
@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
     "regularizers": {"weight_decay": {"value": 0.1}},
     "trainer": {"steps": 6, "accumulate": 2, "ema": 0.9, "clip": 1.0, "device": "cpu", "log_every": 1},
 }
-QUICK = compile_private.STEPS[0]  # the one that every change is tried without
+QUICK = torch_private.STEPS[0]  # the one that every change is tried without
 Outcome = tuple[dict[str, torch.Tensor], list[Any], str, dict[str, Any]]
 Without = Callable[[Private], None]
 
@@ -84,13 +84,13 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     return {precision: outcome(folder, precision=precision) for precision in ("fp32", "fp16")}
 
 
-@pytest.mark.parametrize("name", (*torch_private.NAMES, *compile_private.NAMES), ids=lambda name: name.path)
+@pytest.mark.parametrize("name", torch_private.NAMES, ids=lambda name: name.path)
 def test_every_name_is_there_in_the_torch_that_is_tested(name: Private) -> None:
     assert torch_private.find(name.path) is not None
     assert torch_private.gone([name]) == []
 
 
-@pytest.mark.parametrize("name", torch_private.NAMES, ids=lambda name: name.path)
+@pytest.mark.parametrize("name", torch_private.EVERY_RUN, ids=lambda name: name.path)
 def test_a_run_without_a_name_ends_with_the_same_bits_and_says_so(
     name: Private,
     eager: dict[str, Outcome],
@@ -111,7 +111,7 @@ def test_a_run_without_a_name_ends_with_the_same_bits_and_says_so(
     "name",
     [
         pytest.param(name, id=name.path, marks=() if name is QUICK else pytest.mark.sweep)
-        for name in compile_private.NAMES
+        for name in torch_private.NAMES[len(torch_private.EVERY_RUN) :]
     ],
 )
 def test_a_compiled_run_without_a_name_ends_where_an_eager_one_does(
@@ -123,7 +123,7 @@ def test_a_compiled_run_without_a_name_ends_where_an_eager_one_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     without(name)
-    level = "model" if name in compile_private.MODEL else "step"
+    level = "model" if name in torch_private.MODEL else "step"
     with lean():
         found = outcome(tmp_path, quiet=False, compile=level)
     assert_alike(found, eager["fp32"], exact=False)
@@ -336,11 +336,11 @@ def private_names(source: str) -> Iterator[tuple[int, str]]:
                     yield node.lineno, word
 
 
-def test_the_core_uses_private_names_of_torch_in_their_files_alone() -> None:
+def test_the_core_uses_private_names_of_torch_in_one_file_alone() -> None:
     found = {
         f"{path.relative_to(CORE)}:{line}: {name}"
         for path in sorted(CORE.rglob("*.py"))
-        if path.name not in HOMES
+        if path.name != HOME
         for line, name in private_names(path.read_text("utf-8"))
         if ALLOWED.get(path.name) != name
     }

@@ -76,7 +76,7 @@ def test_nothing_that_a_step_does_not_need_is_imported_before_the_first(tmp_path
 ABSENT = """
 import json, sys
 import torch
-from pegboard.engine.compiler_absent import MARK, compiler_absent
+from pegboard.engine.torch_private import MARK, compiler_absent
 
 model = torch.nn.Linear(2, 2)
 marked = lambda: hasattr(torch.optim.Optimizer.add_param_group.__wrapped__, MARK)

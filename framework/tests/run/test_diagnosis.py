@@ -13,8 +13,8 @@ import pegboard
 import pytest
 import torch
 from pegboard.contract.results import Batch
-from pegboard.engine.compiler_absent import compiler_absent
 from pegboard.engine.evaluate import Evaluator
+from pegboard.engine.torch_private import compiler_absent
 from pegboard.run.diagnosis import OVERFIT, UNDERFIT, Answers, diagnose
 from pegboard.testing.runs import lean
 from torch import Tensor

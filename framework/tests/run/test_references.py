@@ -15,7 +15,7 @@ from pegboard.base.errors import PegboardError
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.config.schema import schema
-from pegboard.engine.compiler_absent import compiler_absent
+from pegboard.engine.torch_private import compiler_absent
 from pegboard.registry.discovery import Registry
 from pegboard.testing.runs import lean
 

@@ -21,13 +21,13 @@ from torch import Tensor
 from ..contract.results import Batch, Update
 from ..data import Resident
 from ..planning.plan import Assembly
-from . import compile_private
-from .compile_private import differentiable_on_meta, is_compilers, last_reason, unique_graphs
+from . import torch_private
 from .estimate import TIMED, Estimate
 from .graph import Graph, Unfit, flat, inductor_options, only_traced, reason, tracing
 from .precision import Precision
 from .step import Step
 from .stepper import Compilation, EagerStepper, Group
+from .torch_private import differentiable_on_meta, is_compilers, last_reason, unique_graphs
 
 if TYPE_CHECKING:
     from .loop import Loop
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
     """Why a whole step cannot be one graph, as far as it is known without tracing it."""
-    settings, found = assembly.plan.settings, [line for line in [compile_private.missing_for_steps()] if line]
+    settings, found = assembly.plan.settings, [line for line in [torch_private.missing_for_steps()] if line]
     splits = assembly.plan.splits
     if splits is not None and getattr(splits.train, "lengths", None) is not None:
         found.append("batches of this data differ in length; data.lengths: pad makes them alike")
@@ -104,7 +104,7 @@ def try_trace(
     assembly: Assembly, linked: Sequence[Step], turn: Sequence[int], batches: Sequence[Batch]
 ) -> str:
     """Why a step that was made once cannot be traced whole, or "": nothing is compiled, nothing computed."""
-    if why := compile_private.missing_for_trials():
+    if why := torch_private.missing_for_trials():
         return why
     rates = [torch.ones(len(k.optimizer.param_groups), device=assembly.device) for k in assembly.kits]
     sums = [(torch.zeros(1, device=assembly.device),) * 2 for _ in assembly.kits]
@@ -135,7 +135,7 @@ class Graphs:
         sums = list(zip(loop.sums, loop.counts, strict=True))
         if self.assembly.device.startswith("cuda"):
             for tensor in flat([self._kept(), sums]):
-                compile_private.keep_in_place(tensor)
+                torch_private.keep_in_place(tensor)
         trainer = loop.settings.trainer
         options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
         gather = loop.train.gather
@@ -208,7 +208,7 @@ class CompiledStepper:
 
     def begin(self) -> None:
         """Before the first update of a run, or of what is left of it."""
-        lines = compile_private.gone_early() if self.made.level != "off" else []
+        lines = torch_private.gone_early() if self.made.level != "off" else []
         for line in lines:
             self.loop.watcher.note(f"compile: {line}")
         whole = self.made.level in ("step", "auto")
@@ -222,7 +222,7 @@ class CompiledStepper:
 
     def _model(self) -> None:
         """Compile the forward pass alone: as it can be where that was asked for, else only as one graph."""
-        if why := compile_private.missing_for_models():
+        if why := torch_private.missing_for_models():
             self.made.level = "off"
             self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
             return
@@ -230,7 +230,7 @@ class CompiledStepper:
         model, mode, whole = self.loop.assembly.model, self.trainer.compile_mode, self.made.asked != "model"
 
         def forward(*args: Any, **options: Any) -> Any:  # ours, for torch leaves out what begins in its own
-            return compile_private.call_forward(model, *args, **options)
+            return torch_private.call_forward(model, *args, **options)
 
         forward.__code__ = forward.__code__.replace()  # see whole_update
         compiled = torch.compile(forward, mode=None if mode == "default" else mode, fullgraph=whole)
@@ -255,7 +255,7 @@ class CompiledStepper:
                 return forward(*args, **options)
 
         # In place, so that no name in the model changes.
-        compile_private.set_compiled(model, call)
+        torch_private.set_compiled(model, call)
 
     def _less(self, why: str) -> None:
         """Go on with a smaller graph, or none."""
@@ -267,8 +267,8 @@ class CompiledStepper:
         else:
             self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
             self.made.level = "off"
-            if not compile_private.missing_for_models():
-                compile_private.set_compiled(self.loop.assembly.model, None)
+            if not torch_private.missing_for_models():
+                torch_private.set_compiled(self.loop.assembly.model, None)
 
     def advance(self, groups: Sequence[Group], until: int, last: int) -> None:
         """Updates up to a position in the epoch; calls do not depend on `until` and may end after it."""
@@ -343,7 +343,7 @@ class CompiledStepper:
             self.graphs.call(groups, step)
         finally:
             if (made := self.graphs.made) > before:
-                for line in compile_private.gone_late() if not before else ():
+                for line in torch_private.gone_late() if not before else ():
                     loop.watcher.note(f"compile: {line}")
                 self._made(made - before, step, time.monotonic() - started, again=made > len(loop.turns))
         if loop.assembly.device == "cpu":

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..base.files import cache_folder
 from ..planning.plan import Plan
-from . import compile_private
+from . import torch_private
 
 LIGHT = 2**20  # multiplications in a product, for fewer of which a second thread costs more than it saves
 
@@ -27,7 +27,7 @@ class Unfit(Exception):
 @contextmanager
 def tracing() -> Iterator[None]:
     """Torch's switches for tracing a step, put back afterwards; what was compiled is kept between runs."""
-    default = compile_private.cache_folder()
+    default = torch_private.cache_folder()
     if default is not None and os.environ.get("TORCHINDUCTOR_CACHE_DIR", default) == default:
         with suppress(OSError, RuntimeError):  # nobody's home, or one that cannot be written: torch's own
             folder = cache_folder() / "compiled"
@@ -35,7 +35,7 @@ def tracing() -> Iterator[None]:
             if os.access(folder, os.W_OK):  # torch's own does not outlive a reboot
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
     # What draws from numpy's stream is no part of a graph, which would draw from torch's instead.
-    with compile_private.switches(trace_autograd_ops=True, use_numpy_random_stream=True):
+    with torch_private.switches(trace_autograd_ops=True, use_numpy_random_stream=True):
         yield
 
 
@@ -53,7 +53,7 @@ class Graph:
         self._slots: list[tuple[int, int]] | None = None  # (place in the graph's inputs, place in ours)
 
     def _compile(self, graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-        if why := compile_private.missing_for_kernels():
+        if why := torch_private.missing_for_kernels():
             raise Unfit(why)
         if any(_forgotten(value) for value in inputs):
             raise Unfit(
@@ -63,7 +63,7 @@ class Graph:
         assigns = assignments()
         asked = self.plan.settings.trainer.threads  # who names a number gets it
         alone = asked is None and torch.get_num_threads() > 1 and is_light(graph)
-        make = on_one_thread(compile_private.compile_graph) if alone else compile_private.compile_graph
+        make = on_one_thread(torch_private.compile_graph) if alone else torch_private.compile_graph
         with _torchs_pooling(inputs):
             try:
                 inner: Any = make(graph, inputs, config_patches=self.options)
@@ -91,7 +91,7 @@ class Graph:
         try:
             results = self._call(*fresh)
         except Exception as error:
-            if not compile_private.is_compilers(error):
+            if not torch_private.is_compilers(error):
                 raise
             raise Unfit(reason(error, self.plan)) from error
         slots = [(at, i) for at, x in enumerate(self._inputs) for i, t in enumerate(tensors) if x is t]
@@ -152,7 +152,7 @@ def _torchs_pooling(inputs: Sequence[Any]) -> Iterator[None]:
     if any(isinstance(value, Tensor) and value.device.type != "cpu" for value in inputs):
         yield
         return
-    with compile_private.torchs_pooling():
+    with torch_private.torchs_pooling():
         yield
 
 
@@ -177,13 +177,13 @@ def assignments() -> bool:
 
     Other values in Python it must not change: each would make a graph of its own.
     """
-    (effects, changed), found = compile_private.side_effects(), False
+    (effects, changed), found = torch_private.side_effects(), False
     for item in changed:
         changes = effects.store_attr_mutations.get(item, {})
         if item.source is None or set(changes) == {"grad"}:  # made in the step, or put in and taken out again
             continue
         if not changes or not all(value.is_tensor() for value in changes.values()):
-            stack = compile_private.stack_of(effects, item)
+            stack = torch_private.stack_of(effects, item)
             frames = "".join(f'\n  File "{frame.filename}", line {frame.lineno}' for frame in stack)
             what = ", ".join(changes) or f"a {item.python_type_name()}"
             raise Unfit(
@@ -222,7 +222,7 @@ def inductor_options(mode: str, device: str, together: int) -> dict[str, Any]:
         "cpp_wrapper": device == "cpu" and together > 1,
     }
     if mode != "default":
-        options |= compile_private.mode_options(mode)
+        options |= torch_private.mode_options(mode)
     if device.startswith("cuda"):
         options["triton.cudagraphs"] = True
     return options

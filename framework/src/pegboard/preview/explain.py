@@ -29,10 +29,10 @@ from ..data import (
     widths_of,
 )
 from ..engine.compiled import obstacles, try_trace
-from ..engine.compiler_absent import compiler_absent
 from ..engine.precision import choose_precision, full_precision, planned_device
 from ..engine.prepare import prepare
 from ..engine.step import UNTOLD, make_step, turns
+from ..engine.torch_private import compiler_absent
 from ..planning.plan import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from ..report.console import plain_table
 from .determinism import Finding, refuses, scanning

@@ -26,7 +26,6 @@ from ..contract.results import RunInfo, Splits, Tracker
 from ..contract.specs import DataSpec
 from ..data import Unreadable, about, data_warnings, place
 from ..engine import torch_private
-from ..engine.compiler_absent import compiler_absent
 from ..engine.evaluate import Halted
 from ..engine.graph import tracing
 from ..engine.guard import NotFinite
@@ -228,7 +227,7 @@ def prepared(settings: Settings, device: str) -> Iterator[None]:
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
     devices = [device] if device.startswith("cuda") else []
-    compiling = compiler_absent() if settings.trainer.compile == "off" else tracing()
+    compiling = torch_private.compiler_absent() if settings.trainer.compile == "off" else tracing()
     switches = numeric_settings(settings.trainer)
     with torch.random.fork_rng(devices=devices), switches, kept_heap(device), compiling:
         try:
