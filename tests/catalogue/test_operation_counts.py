@@ -286,7 +286,7 @@ def test_parameters_of_a_network_as_explain_prints_them(sizes: tuple[int, ...]) 
     assert by_formula == {(4, 6, 3): 51, (3, 5, 2): 32}.get(sizes, by_formula)
     model = assemble(planned, "meta").model
     assert sum(p.numel() for p in model.parameters()) == by_formula
-    assert explained(planned.explain(), "parameters") == by_formula
+    assert explained(explain(planned), "parameters") == by_formula
 
 
 SHAPED = """
@@ -350,7 +350,7 @@ def test_the_parameters_of_a_model_are_those_of_its_blocks_each_once(
     held = [p for block in blocks for p in block.parameters(recurse=False)]
     assert len(blocks) > 3 and len({id(p) for p in held}) == len(held)
     assert {id(p) for p in held} == {id(p) for p in net.parameters()}
-    assert sum(p.numel() for p in held) == explained(planned.explain(), "parameters")
+    assert sum(p.numel() for p in held) == explained(explain(planned), "parameters")
 
 
 @pytest.mark.catalogue("T105")
