@@ -65,7 +65,7 @@ wheels: $(READY) ## build every wheel into dist/
 version: $(READY) ## write a version into the core, every plugin and the zoo: ARGS=0.4.0
 	@$(BIN)/python tests/support/release.py --set $(ARGS)
 
-release-check: $(READY) ## build every wheel and sdist into dist/, and install each alone, ten minutes
+release-check: $(READY) ## build every wheel and sdist into dist/, and install each alone, four minutes
 	@$(PIP) install -c constraints.txt twine
 	@$(BIN)/python tests/support/release.py $(ARGS)
 

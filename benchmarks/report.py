@@ -3,8 +3,8 @@
     python benchmarks/report.py [--docs docs/performance.md] [--readme README.md]
 
 reads every file of `benchmarks/results`, prints tables and targets, draws `docs/images/bench-*.png`, and puts
-the tables and targets between the markers of the docs, and a few rows of them between those of the README.
-Nothing is measured here.
+the tables and targets between the markers of the docs, and three lines of figures between those of the
+README. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ def older(results: dict[str, Any]) -> list[str]:
     return [] if results.get("loops") == fingerprint() else [OLDER]
 
 
-BRIEF = ("plain", "hand", "hand_step", "pegboard", "tricks", "step", "steps32", "tricks32", "lightning")
+BRIEF = {"hand": "best hand-written loop", "pegboard": "Pegboard", "steps32": "Pegboard, compiled"}
 
 
-def brief(results: dict[str, Any]) -> str:
-    """A few rows of the table, with defaults off and one thread, for a reader in a hurry."""
-    threads = measured(results)[0]
-    lines = [f"{results['title']}, {threads} thread", "", f"{'time of a step':50}ratio (quartiles)"]
-    for name in BRIEF:
-        if name in results["rows"]:
-            parts = (series(results, n, threads, "off") for n in (name, "plain"))
-            lines.append(f"{_label(results['rows'], name):50}{ratio(*parts) or '-'}")
-    return "\n".join(lines + older(results))
+def brief(results: dict[str, dict[str, Any]]) -> str:
+    """Three lines of the tables, a column for each workload, with defaults off and one thread."""
+    lines = [f"{'':24}" + "".join(f"{workload:>13}" for workload in results)]
+    for name, title in BRIEF.items():
+        cells = []
+        for found in results.values():
+            made = ratio(*(series(found, n, measured(found)[0], "off") for n in (name, "plain")))
+            cells.append(f"{f'{made.middle:.2f}' if made else '-':>13}")
+        lines.append(f"{title:24}{''.join(cells)}".rstrip())
+    return "\n".join(lines + ([OLDER] if any(map(older, results.values())) else []))
 
 
 def _last_columns(results: dict[str, Any], name: str, row: dict[str, Any], threads: str) -> str:
@@ -188,7 +189,7 @@ def main() -> None:
     if page:
         args.docs.write_text(put(page, "targets", targets_text(results)), "utf-8")
     if args.readme:
-        args.readme.write_text(put(args.readme.read_text("utf-8"), "mlp", brief(results["mlp"])), "utf-8")
+        args.readme.write_text(put(args.readme.read_text("utf-8"), "brief", brief(results)), "utf-8")
 
 
 if __name__ == "__main__":
