@@ -58,6 +58,8 @@ def test_every_project_gives_a_typed_wheel_with_no_tests_in_it(wheels: dict[str,
         assert not [f for f in files if not f.startswith((f"{module}/", f"{module}-"))]
         assert not [f for f in files if "/tests/" in f or "__pycache__" in f]
         assert f"{module}/py.typed" in files
+        if name == "pegboard":
+            assert "pegboard/report/page.html" in files
 
 
 @EACH
