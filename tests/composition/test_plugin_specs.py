@@ -19,6 +19,7 @@ import pytest
 import torch
 from crowd import install
 from pegboard import Classes, DataSpec, PegboardError, Vector
+from pegboard.cli import main
 from pegboard.inference.trained import Trained
 from pegboard.registry.discovery import Registry, import_file, was_run
 from pegboard.registry.spec_names import UnknownSpec, from_json, to_json
@@ -161,6 +162,48 @@ def copied(folder: Path, name: str = "video.py", old: str = "", new: str = "") -
 def trained(tmp_path: Path, local: Path, *words: str, **nodes: Any) -> pegboard.Run:
     config = {**CONFIG, **nodes, "plugins": {"local": [str(local)]}}
     return pegboard.train(config, *words, root=tmp_path / "runs", quiet=True)
+
+
+# A spec that says how it is drawn.
+DRAWN = """
+    def draw(self, figure, batches, data):
+        for place, (split, batch) in enumerate(batches.items()):
+            words = [""] * 3 if batch.target is None else data.target.caption(batch.target)
+            for number, clip in enumerate(batch.inputs[0][:3]):
+                axes = figure.add_subplot(len(batches), 3, 3 * place + number + 1)
+                axes.imshow(clip[:, 0].flatten(0, 1).numpy())
+                axes.set_title(f"{split} {words[number]}")
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pegboard.Run]:
+    """A local plugin whose specs say how people see them, and a run on it of a model that makes samples."""
+    folder = tmp_path_factory.mktemp("shown")
+    field = "    sides: tuple[int, int] = (6, 6)  # height and width\n"
+    path = copied(folder, "video.py", field, field + DRAWN)
+    return path, trained(folder, path, "data.track=true", model={"name": "clip_maker"})
+
+
+def test_data_of_a_plugin_s_spec_is_drawn(
+    shown: tuple[Path, pegboard.Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = shown
+    monkeypatch.chdir(path.parent)
+    assert main(["show", "data", "clips", "--plot", "--local", path.name]) == 0
+    assert capsys.readouterr().out == "clips.png\n"
+    assert Path("clips.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_samples_of_a_plugin_s_spec_are_drawn(
+    shown: tuple[Path, pegboard.Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = shown
+    assert (run.folder / "figures" / "samples.png").is_file()
+    monkeypatch.chdir(path.parent)
+    assert main(["sample", str(run.folder), "-n", "3", "--local", path.name]) == 0
+    assert capsys.readouterr().out == "3 samples in samples.png\n"
+    assert Path("samples.png").read_bytes().startswith(b"\x89PNG")
 
 
 def renamed(run: pegboard.Run, change: Callable[[str], str]) -> None:

@@ -71,8 +71,9 @@ def _class(path: str, cls: type[Any]) -> Iterator[str]:
 
     yield f"{path}()"
     builtin = next((base for base in cls.__mro__ if base.__module__ == "builtins"), object)
+    shown = [base for base in cls.__mro__[1:] if getattr(pegboard, base.__name__, None) is base]
     for base in cls.__mro__[1:]:
-        if base.__name__ in pegboard.__all__ or (base is builtin and base is not object):
+        if base in shown or (base is builtin and base is not object):
             yield f"{path} is a {base.__name__}"
     if issubclass(cls, Part):
         yield f"{path} builds {_text(typing.get_args(vars(cls)['__orig_bases__'][0])[1])}"
@@ -85,10 +86,18 @@ def _class(path: str, cls: type[Any]) -> Iterator[str]:
     fields |= {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
     for name in sorted({name for base in ours for name in vars(base)}):
         if name not in fields and (not name.startswith("_") or name in ("__len__", "__call__")):
-            yield from _member(f"{path}.{name}", inspect.getattr_static(cls, name), cls)
+            lines = [*_member(f"{path}.{name}", inspect.getattr_static(cls, name), cls)]
+            if not any(lines == _inherited(f"{path}.{name}", base) for base in shown):
+                yield from lines
     for name in sorted({n for base in ours for n in vars(base).get("__annotations__", {})}):
         if not name.startswith("_") and not made and not hasattr(cls, name):
             yield f"{path}.{name}: {_annotation(cls, name)}"
+
+
+def _inherited(path: str, base: type[Any]) -> list[str] | None:
+    """The lines of a member as a base has it that is listed itself; None where it has none."""
+    name = path.rpartition(".")[2]
+    return [*_member(path, inspect.getattr_static(base, name), base)] if hasattr(base, name) else None
 
 
 def _member(path: str, member: Any, cls: type[Any]) -> Iterator[str]:

@@ -26,7 +26,8 @@ from pegboard import (
     Vector,
 )
 from pegboard.cli import main
-from pegboard.inference.pictures import GREY, MOST_ROWS, PALETTE, draw_by_spec, draw_data
+from pegboard.contract.drawing import GREY, PALETTE
+from pegboard.inference.pictures import MOST_ROWS, draw_by_spec, draw_data
 
 Capture = pytest.CaptureFixture[str]
 TOY = Path(__file__).parents[1].joinpath("toy.py")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.inference.sampling import grid
+from pegboard.contract.drawing import raster
 from pegboard.inference.trained import Trained
 from pegboard.report.trackers import Dispatch
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
@@ -275,7 +275,7 @@ def test_players_may_learn_labels_of_their_own(cloudy: Make, root: Path) -> None
 
 
 def test_a_grid_has_a_border_and_repeats_pixels() -> None:
-    pixels = grid(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), 2, (0.0, 1.0))
+    pixels = raster(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), 2, (0.0, 1.0))
     assert pixels.shape[0] >= 480 and pixels.shape[2] == 3
     step = pixels.shape[0] // 3
     assert pixels[step + 1, step + 1].tolist() == [0, 0, 0]

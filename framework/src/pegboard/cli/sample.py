@@ -113,14 +113,12 @@ def _generate(args: argparse.Namespace, trained: Trained) -> int:
     from pathlib import Path
 
     from ..base.errors import PegboardError
-    from ..contract.specs import Image, Vector
     from ..inference.sample_files import Generator
 
     if given := [name for name in OF_TEXT if getattr(args, name) not in (None, [])]:
         raise PegboardError(f"--{given[0].replace('_', '-')} is for models of text, and {args.run} is none")
     generator, kind = Generator(trained, args.seed), args.kind or "samples"
-    drawn = isinstance(generator.spec, Image | Vector)
-    path = Path(args.output or f"{kind}.{'png' if drawn else 'npy'}")
+    path = Path(args.output or f"{kind}.{'png' if generator.spec.draws_samples() else 'npy'}")
     generator.check(path)
     x, columns = generator.make(kind, args.count or 64, args.split)
     generator.write(x, path, columns)

@@ -7,7 +7,7 @@ A size that is known only once the data is read is None. A plugin may define spe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +15,9 @@ from ..base.errors import PegboardError
 
 if TYPE_CHECKING:
     import torch
+    from matplotlib.figure import Figure
+
+    from .results import Batch
 
 
 _UNSHOWN = ("names", "begin", "end", "padded", "shift", "scale")  # fields that tell a person little
@@ -25,11 +28,17 @@ class NoExample(PegboardError, NotImplementedError):
     """A spec that does not override `example`."""
 
 
+class NoPicture(PegboardError, NotImplementedError):
+    """A spec that does not override `draw`."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """One input or target of a sample."""
 
     counted: ClassVar[bool] = True  # the first axis counts samples; of nodes and edges it does not
+    most_drawn: ClassVar[int] = 40  # samples of a split that are read for a picture
+    scattered: ClassVar[bool] = False  # a sample is a point: many are drawn, of all splits
 
     @property
     def size(self) -> int | None:
@@ -44,6 +53,61 @@ class Spec:
         raise NoExample(
             f"the spec {type(self).__name__} gives no example: define example(rows, device) in it"
         )
+
+    @classmethod
+    def draws(cls) -> bool:
+        """Whether samples of this kind are drawn."""
+        return cls.draw is not Spec.draw
+
+    @property
+    def drawn_numbers(self) -> int:
+        """How many real numbers of a sample are read for a picture, so that large ones are fewer."""
+        return self.size or 1
+
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        """Draw samples of the splits, on the CPU, of which this is the first input.
+
+        True where all inputs are in the picture; else a line above it says which one is.
+        """
+        raise NoPicture(f"{type(self).__name__} has no picture: define draw(figure, batches, data) in it")
+
+    @classmethod
+    def draws_samples(cls) -> bool:
+        """Whether samples of a model have a picture."""
+        return cls.draws() or cls.draw_samples is not Spec.draw_samples or cls.raster is not Spec.raster
+
+    def draw_samples(self, figure: Figure, x: torch.Tensor, real: torch.Tensor | None = None) -> None:
+        """Draw samples of a model, beside those of the data where samples are points; as data is drawn."""
+        from .results import Batch
+
+        given = {} if real is None else {"train": Batch((real,))}
+        self.draw(figure, {**given, "samples": Batch((x,))}, DataSpec((self,)))
+
+    def raster(
+        self, x: torch.Tensor, columns: int | None = None, ends: tuple[float, float] | None = None
+    ) -> torch.Tensor | None:
+        """Samples of a model as one picture of bytes (height, width, 3); None where a figure has to be drawn.
+
+        `columns` samples stand side by side. `ends` are the values that are black and white.
+        """
+        return None
+
+    # What it says as a target in the pictures of inputs.
+    def name_of(self, place: int) -> str:
+        """The name of one of several classes, labels or values."""
+        return _name(self, "value", place)
+
+    def caption(self, target: torch.Tensor) -> list[str]:
+        """A few words above the picture of each sample."""
+        return [""] * len(target)
+
+    def sort_out(self, targets: Sequence[torch.Tensor]) -> tuple[list[str], list[torch.Tensor]] | None:
+        """Names of classes, and of each sample of each split the number (batch,) of its own."""
+        return None
+
+    def grade(self, target: torch.Tensor) -> torch.Tensor | None:
+        """Numbers (batch, values) by which samples are coloured or placed."""
+        return None
 
     def __str__(self) -> str:
         told = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
@@ -64,6 +128,11 @@ def _dense(spec: Spec, rows: int, device: str, *shape: int | None) -> torch.Tens
     return torch.zeros(rows, *(s for s in shape if s is not None), device=device)
 
 
+def _name(spec: Spec, kind: str, place: int) -> str:
+    names: tuple[str, ...] = getattr(spec, "names", ())
+    return names[place] if place < len(names) else f"{kind} {place}"
+
+
 def _product(*sizes: int | None) -> int | None:
     return None if None in sizes else math.prod(s for s in sizes if s is not None)
 
@@ -71,6 +140,9 @@ def _product(*sizes: int | None) -> int | None:
 @dataclass(frozen=True)
 class Vector(Spec):
     """Real features: a float tensor (batch, features)."""
+
+    most_drawn: ClassVar[int] = 5000
+    scattered: ClassVar[bool] = True
 
     features: int | None = None
 
@@ -80,6 +152,12 @@ class Vector(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.features)
+
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_vectors, points_of
+
+        draw_vectors(figure, points_of(batches), data.target or Spec())
+        return None
 
 
 @dataclass(frozen=True)
@@ -96,6 +174,19 @@ class Image(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.channels, self.height, self.width)
+
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_images, points_of
+
+        draw_images(figure, points_of(batches), data.target or Spec())
+        return None
+
+    def raster(
+        self, x: torch.Tensor, columns: int | None = None, ends: tuple[float, float] | None = None
+    ) -> torch.Tensor | None:
+        from .drawing import raster
+
+        return raster(x, columns, ends)
 
 
 @dataclass(frozen=True)
@@ -114,6 +205,12 @@ class Voxels(Spec):
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.channels, self.depth, self.height, self.width)
 
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_solids, points_of
+
+        draw_solids(figure, points_of(batches), data.target or Spec())
+        return None
+
 
 @dataclass(frozen=True)
 class Views(Spec):
@@ -131,6 +228,12 @@ class Views(Spec):
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.views, self.channels, self.height, self.width)
 
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_views, points_of
+
+        draw_views(figure, points_of(batches), data.target or Spec())
+        return None
+
 
 @dataclass(frozen=True)
 class Series(Spec):
@@ -139,6 +242,8 @@ class Series(Spec):
     Where `padded`, samples may be shorter: the steps after their end are nan in every feature. As a target
     it is a vector for every step, and one that is nan does not count.
     """
+
+    most_drawn: ClassVar[int] = 5000
 
     length: int | None = None
     features: int | None = None
@@ -151,10 +256,18 @@ class Series(Spec):
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.length, self.features)
 
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_series, points_of
+
+        draw_series(figure, points_of(batches), data.target or Spec(), isinstance(data.target, Series))
+        return None
+
 
 @dataclass(frozen=True)
 class Tokens(Spec):
     """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
+
+    most_drawn: ClassVar[int] = 5000
 
     vocab: int | None = None
     length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
@@ -168,6 +281,21 @@ class Tokens(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.length).long()
+
+    @property
+    def drawn_numbers(self) -> int:
+        return 0
+
+    def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
+        from .drawing import draw_symbols
+
+        inputs = next(iter(batches.values())).inputs
+        texts = [entry for entry in data.inputs if isinstance(entry, Tokens)]
+        if len(texts) < len(data.inputs):
+            draw_symbols(figure, inputs[:1], [self.padding], ())
+            return None
+        draw_symbols(figure, inputs, [text.padding for text in texts], data.names)
+        return True
 
 
 @dataclass(frozen=True)
@@ -320,6 +448,20 @@ class Classes(Spec):
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device).long()
 
+    def name_of(self, place: int) -> str:
+        return _name(self, "class", place)
+
+    def caption(self, target: torch.Tensor) -> list[str]:
+        names, (numbers,) = self.sort_out([target])
+        return [names[number] for number in numbers.tolist()]
+
+    def sort_out(self, targets: Sequence[torch.Tensor]) -> tuple[list[str], list[torch.Tensor]]:
+        numbers = [
+            t.argmax(-1) if t.is_floating_point() and t.dim() > 1 else t.long().flatten() for t in targets
+        ]
+        count = self.count or max(int(n.max()) for n in numbers) + 1
+        return [self.name_of(i) for i in range(count)], numbers
+
 
 @dataclass(frozen=True)
 class Labels(Spec):
@@ -334,6 +476,23 @@ class Labels(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.count)
+
+    def name_of(self, place: int) -> str:
+        return _name(self, "label", place)
+
+    def caption(self, target: torch.Tensor) -> list[str]:
+        names, (numbers,) = self.sort_out([target])
+        return [names[number] for number in numbers.tolist()]
+
+    def sort_out(self, targets: Sequence[torch.Tensor]) -> tuple[list[str], list[torch.Tensor]]:
+        """A set of labels is a class."""
+        import torch
+
+        rows = [[tuple(row.nonzero().flatten().tolist()) for row in t] for t in targets]
+        found = sorted({row for split in rows for row in split}, key=lambda row: (len(row), row))
+        place = {row: i for i, row in enumerate(found)}
+        names = [" + ".join(self.name_of(i) for i in row) or "none" for row in found]
+        return names, [torch.tensor([place[row] for row in split]) for split in rows]
 
 
 @dataclass(frozen=True)
@@ -366,6 +525,15 @@ class Values(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.features)
+
+    def caption(self, target: torch.Tensor) -> list[str]:
+        """None for several values."""
+        if self.size not in (None, 1):
+            return [""] * len(target)
+        return [f"{value:.3g}" for value in self.grade(target)[:, 0].tolist()]
+
+    def grade(self, target: torch.Tensor) -> torch.Tensor:
+        return target.reshape(len(target), -1)
 
 
 @dataclass(frozen=True)

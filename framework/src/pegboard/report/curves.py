@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..contract.drawing import COLOURS
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = {"train": "#4477aa", "val": "#ee6677", "test": "#228833", "samples": "#ee8866"}
 UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
 CHART = "lines and points on white"  # noted in the file of a figure without pictures, which may be inverted
 

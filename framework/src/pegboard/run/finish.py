@@ -16,7 +16,6 @@ from ..base.errors import PegboardError
 from ..base.files import write_text
 from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
-from ..contract.specs import Vector
 from ..data import Resident, epoch_order, known_target
 from ..engine.evaluate import Halted, collect, eval_mode, on_cpu, reading_order
 from ..engine.loop import Loop
@@ -127,10 +126,10 @@ def picture_samples(loop: Loop, following: Following, name: str, title: str) -> 
     spec, splits, seed = loop.plan.spec, loop.splits, loop.settings.seed
     path = loop.folder / FIGURES / f"{name}.png"
     try:
-        plane = isinstance(spec.inputs[0], Vector)
-        x = draw_samples(loop.assembly.model, POINTS if plane else PICTURED, seed, loop.assembly.device)
+        points = spec.inputs[0].scattered
+        x = draw_samples(loop.assembly.model, POINTS if points else PICTURED, seed, loop.assembly.device)
         path.parent.mkdir(exist_ok=True)
-        real = some_inputs(splits.train, POINTS) if plane else None
+        real = some_inputs(splits.train, POINTS) if points else None
         if write_picture(x, spec.inputs[0], path, title, splits.invert, real):
             following.dispatch.send("figure", name, path)
     except Exception as error:  # the run itself is whole, and says so
