@@ -24,16 +24,14 @@ from pegboard.cli import make_parser
 from pegboard.cli.show import _example, _facts
 from pegboard.config.fields import Field, _comments, describe
 from pegboard.config.nodes import Plugins, Trainer
-from pegboard.config.sections import OPTIONS, section
 from pegboard.contract import hookspecs
+from pegboard.contract.kinds import KINDS, Kind, records_of, sections
 from pegboard.contract.records import Part
-from pegboard.registry.discovery import KINDS, Entry, Registry, _index
-from pegboard.registry.hook_checks import HOOKS
+from pegboard.registry.discovery import Entry, Registry, _index
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
-HOOK = {cls.kind: hook for hook, classes in HOOKS.items() for cls in classes}
-RECORDS = [cls.__name__ for cls in KINDS.values()]
+RECORDS = [kind.record for kind in KINDS.values()]
 WIDE = 88  # characters of a line of usage
 OUTSIDE = re.compile(  # a link upwards
     r"\[(?P<text>[^\]\n]*)\]\((?P<place>\.\./[^)#\s]+)(?P<anchor>#[^)\s]+)?\)"
@@ -78,7 +76,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     found = sorted(p.name for p in Path(config.docs_dir, "examples").glob("*.md"))
     filled = {
         "Examples": [f"examples/{name}" for name in found],
-        "Parts": [f"parts/{kind}s.md" for kind in KINDS],
+        "Parts": [f"parts/{kind.plural}.md" for kind in KINDS.values()],
     }
     entries = [{name: filled.get(name, value) for name, value in entry.items()} for entry in config.nav or []]
     config.nav = [entry for entry in entries if all(entry.values())]
@@ -117,13 +115,13 @@ def _page_of(source: str, anchor: str) -> str:
         return ""
     dist = f"pegboard-{parts[1].replace('_', '-')}"
     kinds = [kind for kind, names in _index().items() if names.get(anchor[1:]) == dist]
-    return f"parts/{kinds[0]}s.md" if kinds else ""
+    return f"parts/{KINDS[kinds[0]].plural}.md" if kinds else ""
 
 
 def pages() -> dict[str, str]:
     """The Markdown of every page that is made, by its place."""
     registry = Registry.discover()
-    made = {f"parts/{kind}s.md": kind_page(kind, registry) for kind in KINDS}
+    made = {f"parts/{kind.plural}.md": kind_page(kind, registry) for kind in KINDS.values()}
     made["reference/hooks.md"] = hooks_page()
     made["reference/python.md"] = python_page()
     made["reference/config.md"] = config_page()
@@ -170,34 +168,34 @@ def keys(fields: Iterable[Field]) -> str:
 
 
 # Parts, a page for each kind.
-def kind_page(kind: str, registry: Registry) -> Iterator[str]:
-    entries = registry.entries(kind)
-    yield f"# {kind.capitalize()}s"
+def kind_page(kind: Kind, registry: Registry) -> Iterator[str]:
+    entries = registry.entries(kind.name)
+    yield f"# {kind.plural.capitalize()}"
     names = [registry.reference(e) for e in entries]
     if entries:
         rows = [
             [f"[{name}](#{anchor(name)})", prose(e.part.summary), e.plugin.dist]
             for name, e in zip(names, entries, strict=True)
         ]
-        yield table([kind, "what it is", "distribution"], rows)
+        yield table([kind.name, "what it is", "distribution"], rows)
     else:
         yield "No installed plugin offers one."
-    named = f"A config names one in `{section(kind)}`. "
-    if kind == "probe":
+    named = f"A config names one in `{kind.section.name}`. "
+    if kind.name == "probe":
         named = (
             "`pegboard probe RUN NAME` measures with one; a config names those that measure a run at its end "
             "in `probes`, and a reference in `reference`. "
         )
     yield (
-        f"{named}A plugin offers one with the hook [{HOOK[kind]}](../reference/hooks.md#{HOOK[kind]}). "
+        f"{named}A plugin offers one with the hook [{kind.hook}](../reference/hooks.md#{kind.hook}). "
         "The same in a terminal, for what is installed there: `pegboard show NAME`."
     )
     for name, entry in zip(names, entries, strict=True):
         yield from part_section(name, entry)
-    if kind in OPTIONS:
+    if kind.options is not None:
         yield heading(2, "Fields of the core beside them", "core")
-        yield prose(OPTIONS[kind].__doc__)
-        yield keys(describe(OPTIONS[kind]))
+        yield prose(kind.options.__doc__)
+        yield keys(describe(kind.options))
 
 
 def anchor(name: str) -> str:
@@ -230,9 +228,10 @@ def hooks_page() -> Iterator[str]:
         yield heading(2, name)
         yield fenced("python", "@hookimpl\n" + signature(function))
         yield prose(function.__doc__)
-        for record in HOOKS.get(name, ()):
+        for record in records_of(name):
             yield from class_section(record, 3)
-            yield f"Those that are installed: [{record.kind}s](../parts/{record.kind}s.md)."
+            plural = KINDS[record.kind].plural
+            yield f"Those that are installed: [{plural}](../parts/{plural}.md)."
     yield "## What every record has { #every-record }"
     for cls in record_bases():
         yield from class_section(cls, 3)
@@ -240,8 +239,8 @@ def hooks_page() -> Iterator[str]:
 
 def record_bases() -> list[type[Any]]:
     """The classes that records share, the most general first."""
-    found = {base for cls in KINDS.values() for base in cls.__mro__ if issubclass(base, Part)}
-    shared = [cls for cls in found if cls not in KINDS.values()]
+    found = {base for cls in RECORDS for base in cls.__mro__ if issubclass(base, Part)}
+    shared = [cls for cls in found if cls not in RECORDS]
     return sorted(shared, key=lambda cls: len(cls.__mro__))
 
 
@@ -253,7 +252,7 @@ def python_page() -> Iterator[str]:
         "what stands nowhere here may change without notice."
     )
     sections: dict[str, list[str]] = {title: [] for title in TITLES.values()}
-    for name in sorted(set(pegboard.__all__) - set(RECORDS)):
+    for name in sorted(set(pegboard.__all__) - {cls.__name__ for cls in RECORDS}):
         home = getattr(getattr(pegboard, name), "__module__", "").split(".")[1:3]
         places = ("",) if name in SAID else (".".join(home), *home[:1], "")
         sections[next(TITLES[place] for place in places if place in TITLES)].append(name)
@@ -348,12 +347,8 @@ def config_page() -> Iterator[str]:
         "The fields that are the core's own. Those of a part are on the page of its kind; "
         "how a config is written, on [Configs](../configs.md)."
     )
-    sections = {
-        "trainer": Trainer,
-        **{section(kind): cls for kind, cls in OPTIONS.items()},
-        "plugins": Plugins,
-    }
-    for name, cls in sections.items():
+    optioned = {name: kind.options for name, (_, kind) in sections().items() if kind.options is not None}
+    for name, cls in {"trainer": Trainer, **optioned, "plugins": Plugins}.items():
         yield heading(2, name)
         yield prose(cls.__doc__)
         yield keys(describe(cls))

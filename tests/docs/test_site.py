@@ -21,7 +21,8 @@ from pegboard.cli import make_parser
 from pegboard.config.fields import describe
 from pegboard.config.nodes import Trainer
 from pegboard.contract import hookspecs
-from pegboard.registry.discovery import KINDS, Registry
+from pegboard.contract.kinds import KINDS
+from pegboard.registry.discovery import Registry
 from pegboard.testing import CHECKS
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from sandbox import ROOT
@@ -81,7 +82,7 @@ def test_every_hook_and_every_record_has_a_section(site: Path) -> None:
     sections = read(site / "reference" / "hooks.html")
     hooks = [name for name, found in vars(hookspecs).items() if hasattr(found, "pegboard_spec")]
     assert len(hooks) >= 9
-    assert {*hooks, *(cls.__name__ for cls in KINDS.values())} <= set(sections)
+    assert {*hooks, *(kind.record.__name__ for kind in KINDS.values())} <= set(sections)
     assert sections["Regularizer"][:2] == ["stages", "after"]
     assert sections["Part"][:3] == ["name", "config", "build"]
 

@@ -22,8 +22,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from pegboard import Context, DataSpec, PegboardError, Resident, RunInfo, Splits, Vector, __version__
 from pegboard.cli import main
-from pegboard.registry.discovery import KINDS as PARTS
-from pegboard.tools.scaffold import KINDS, LONGEST, TEMPLATES, Draft, core_range
+from pegboard.contract.kinds import KINDS as PARTS
+from pegboard.tools.scaffold import LONGEST, TEMPLATES, Draft, core_range
+from pegboard.tools.scaffold import WRITTEN as KINDS
 from sandbox import ROOT, Sandbox, build_wheels
 
 NAMES = {

@@ -8,9 +8,10 @@ import pytest
 from pegboard.cli import main
 from pegboard.config import habits
 from pegboard.config.fields import describe
-from pegboard.config.misplaced_keys import TOP
-from pegboard.config.nodes import DataOptions, ModelOptions, Trainer
+from pegboard.config.nodes import Trainer
 from pegboard.config.report import Mistake
+from pegboard.config.sections import top_keys
+from pegboard.contract.options import DataOptions, ModelOptions
 
 Refuse = Callable[..., list[Mistake]]
 
@@ -86,7 +87,7 @@ def test_a_key_that_has_none_like_it_is_answered_with_what_to_do(
 
 
 def test_every_key_that_is_named_is_one() -> None:
-    keys = set(TOP) | {"optimizer.lr", "optimizer.schedule", "optimizer.schedule.warmup"}
+    keys = set(top_keys()) | {"optimizer.lr", "optimizer.schedule", "optimizer.schedule.warmup"}
     for section, cls in (("trainer", Trainer), ("data", DataOptions), ("model", ModelOptions)):
         keys |= {f"{section}.{field.name}" for field in describe(cls)}
     assert set(habits.KEYS.values()) <= keys

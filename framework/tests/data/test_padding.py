@@ -13,7 +13,7 @@ import torch
 import worded
 from pegboard import Ragged, Sequences, Splits, Stream
 from pegboard.config.check import check
-from pegboard.config.nodes import DataOptions
+from pegboard.contract.options import DataOptions
 from pegboard.data import Sampler, least_samples, padding_share, similar_order
 from pegboard.data.padding import in_pieces
 from pegboard.data.placing import Held

@@ -29,9 +29,9 @@ next:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..tools.scaffold import KINDS
+    from ..tools.scaffold import WRITTEN
 
-    parser.add_argument("kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kind", metavar="KIND", help=", ".join(WRITTEN))
     parser.add_argument("name", metavar="NAME", help="what configs call the part, as max_norm")
     parser.add_argument(
         "--dist", default="", metavar="NAME", help="name of the distribution (default: pegboard-NAME)"

@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..registry.discovery import KINDS, Registry
+    from ..contract.kinds import KINDS
+    from ..registry.discovery import Registry
 
     _check_words(args)
     registry = Registry.discover(local=args.local).insist(args.local)
@@ -144,11 +145,12 @@ def picture_path(given: str | None, name: str) -> Path:
 
 def _named(name: str, registry: Registry) -> Iterator[str]:
     """What a name stands for: a kind, a section of the core's, a part of any kind."""
-    from ..config.nodes import DataOptions, Plugins, Trainer
-    from ..registry.discovery import KINDS
+    from ..config.nodes import Plugins, Trainer
+    from ..contract.kinds import KINDS
+    from ..contract.options import DataOptions
 
     sections = {"trainer": Trainer, "data": DataOptions, "plugins": Plugins}
-    kinds = {k: k for k in KINDS} | {f"{k}s": k for k in KINDS}
+    kinds = {k: k for k in KINDS} | {kind.plural: k for k, kind in KINDS.items()}
     entries = [e for kind in KINDS for e in registry.entries(kind)]
     found = [e for e in entries if name in _references(e)]
     if name in sections:
@@ -172,14 +174,19 @@ def _unknown(what: str, name: str, names: Iterable[str], listing: str) -> Except
 
 
 def _references(entry: Entry) -> tuple[str, ...]:
+    from ..contract.kinds import KINDS
+
     name = entry.part.name
-    owners = (entry.plugin.name, entry.plugin.dist, entry.part.kind, f"{entry.part.kind}s")
+    kind = KINDS[entry.part.kind]
+    owners = (entry.plugin.name, entry.plugin.dist, kind.name, kind.plural)
     return (name, *(f"{owner}:{name}" for owner in owners))
 
 
 def _kind(kind: str, registry: Registry) -> Iterator[str]:
+    from ..contract.kinds import KINDS
+
     entries = registry.entries(kind)
-    yield f"{kind}s"
+    yield KINDS[kind].plural
     names = [registry.reference(e) for e in entries]
     wide = max((len(n) for n in names), default=0)
     room = max(_columns() - wide - max((len(e.plugin.dist) for e in entries), default=0) - 6, 30)
@@ -204,9 +211,9 @@ def _section(name: str, cls: type[Any]) -> Iterator[str]:
 def _part(entry: Entry, registry: Registry) -> Iterator[str]:
     from ..base.errors import PegboardError
     from ..config.fields import describe
-    from ..config.sections import OPTIONS
+    from ..contract.kinds import KINDS
 
-    part = entry.part
+    part, options = entry.part, KINDS[entry.part.kind].options
     yield f"{part.kind} '{part.name}', of {entry.plugin.dist} {entry.plugin.version}"
     yield textwrap.dedent("    " + (part.config.__doc__ or "").strip())
     if part.deprecated:
@@ -220,8 +227,8 @@ def _part(entry: Entry, registry: Registry) -> Iterator[str]:
             f"{type(error).__name__}: {error}"
         ) from error
     yield from _fields("keys", fields)
-    if part.kind in OPTIONS:
-        yield from _fields("keys of the core beside them", describe(OPTIONS[part.kind]))
+    if options is not None:
+        yield from _fields("keys of the core beside them", describe(options))
     facts = list(_facts(part))
     yield from (f"{label:<10}  {text}" for label, text in facts)
     yield from [""] if facts else []
@@ -277,15 +284,15 @@ def _example(name: str, part: Any, fields: Iterable[Field]) -> str:
     """A node of a config that names the part, with its required keys and its first ones."""
     from ..config.dump import to_yaml
     from ..config.fields import plain
-    from ..config.merge import KEYED
-    from ..config.sections import home
+    from ..contract.kinds import KINDS
 
-    fields, at = list(fields), home(part)
+    fields, home = list(fields), KINDS[part.kind].home(part)
     shown = [f for f in fields if f.required] or fields[:2]
     keys = {f.name: "..." if f.required else plain(f.default) for f in shown}
-    if part.kind == "schedule":
-        return to_yaml({"optimizer": {"schedule": {"name": name, **keys}}}).rstrip()
-    return to_yaml({at: {name: keys} if at in KEYED else {"name": name, **keys}}).rstrip()
+    node: dict[str, Any] = {name: keys} if home.keyed else {"name": name, **keys}
+    for key in reversed(home.name.split(".")):
+        node = {key: node}
+    return to_yaml(node).rstrip()
 
 
 def _columns() -> int:

@@ -14,17 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..base.nearest import meant, nearest, score
-from ..contract.records import (
-    Dataset,
-    Ge,
-    Length,
-    Matches,
-    Model,
-    ObjectivePart,
-    Optimizer,
-    ProbePart,
-    Schedule,
-)
+from ..contract.kinds import Kind, Section, sections
+from ..contract.records import Ge, Length, Matches, Optimizer, Schedule
 from ..contract.specs import DataSpec
 from ..registry.discovery import Registry
 from ..registry.enabled import absent
@@ -32,12 +23,12 @@ from ..registry.installed import find_installed, names_of
 from . import compatibility
 from .fitting import Fitting
 from .load import Loaded, Source, load, locate
-from .merge import KEYED, merge, part_at
-from .misplaced_keys import TOP, relocate
+from .merge import merge, part_at
+from .misplaced_keys import relocate
 from .nodes import Plugins, Settings, Trainer
 from .read import bare, wrap
 from .report import ConfigError, Mistake, flow, join, listed, shown
-from .sections import Parts, Read, as_node
+from .sections import Parts, Read, as_node, top_keys
 from .settings import Whole, settle
 from .typed import About, build, convert
 
@@ -133,18 +124,13 @@ class _Checker:
         plugins = self._local(plugins or Plugins())
         self.registry = self._discover(plugins) if registry is None else registry
         self.parts = Parts(self.registry, self.found)
-        for section, kind in (("data", Dataset), ("model", Model), ("optimizer", Optimizer)):
-            self._part(section, kind)
-        key, objective = self.sections.get("objective", ("objective", None))
-        if objective is not None:
-            self._keep("objective", self.parts.read(ObjectivePart, key, objective))
-        key, reference = self.sections.get("reference", ("reference", None))
-        if reference is not None:
-            self._keep("reference", Parts(self.registry, self.found, True).read(ProbePart, key, reference))
+        for section, kind in sections().values():
+            if section.keyed:
+                self._keyed(section, kind)
+            elif "." not in section.name:
+                self._part(section, kind)
         self.found += compatibility.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
         self._optimizer()
-        for section in KEYED:
-            self._keyed(section)
         fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun)
         spec = fitting.run(spec, samples, validated)
         self._blank()
@@ -190,13 +176,13 @@ class _Checker:
     # The core's own keys.
     def _top(self) -> None:
         """Sort the keys at the top; a misspelt section is checked as the one that was meant."""
-        tree = self.loaded.tree
-        self.sections = {key: (key, value) for key, value in tree.items() if key in TOP}
+        tree, top = self.loaded.tree, top_keys()
+        self.sections = {key: (key, value) for key, value in tree.items() if key in top}
         self.unfinished = _unfinished(tree)
         for key, value in tree.items():
-            if key in TOP:
+            if key in top:
                 continue
-            names = ("extends", *TOP)
+            names = ("extends", *top)
             near = meant(key, names, tree)
             self.found.append(
                 Mistake(
@@ -296,9 +282,13 @@ class _Checker:
         if read is not None:
             self.reads[path] = read
 
-    def _part(self, section: str, kind: type[Any]) -> None:
-        key, value = self.sections.get(section, (section, None))
-        self._keep(section, self.parts.read(kind, key, value))
+    def _part(self, section: Section, kind: Kind) -> None:
+        """The part of a section that has one."""
+        key, value = self.sections.get(section.name, (section.name, None))
+        if value is None and not section.stated:
+            return
+        parts = Parts(self.registry, self.found, section.name) if section.only else self.parts
+        self._keep(section.name, parts.read(kind.record, key, value))
 
     def _optimizer(self) -> None:
         """The schedule of the optimizer, and what players change in it."""
@@ -338,30 +328,28 @@ class _Checker:
             if key in partial or "name" in partial or not key:
                 self.found.append(mistake)
 
-    def _keyed(self, section: str) -> None:
-        key, nodes = self.sections.get(section, (section, None))
-        kind = KEYED[section]
+    def _keyed(self, section: Section, kind: Kind) -> None:
+        """The parts of a section that has any number of them."""
+        key, nodes = self.sections.get(section.name, (section.name, None))
         if nodes is None:
             return
         if not isinstance(nodes, Mapping):
             example: dict[str, Any] = {}
             for node in nodes if isinstance(nodes, list) else [nodes]:
                 example |= node if isinstance(node, dict) else {node: {}} if isinstance(node, str) else {}
-            hint = f"write {section}: {flow(example or {'name': {}})}"
+            hint = f"write {section.name}: {flow(example or {'name': {}})}"
             wanted = "a mapping of names to settings"
             self._note(key, f"found {shown(nodes)}", expected=wanted, hint=hint)
             return
         for name, node in nodes.items():
             path = join(key, name)
             if node is None:
-                self._switched_off(path, name, kind.kind)
+                self._switched_off(path, name, kind.name)
             else:
-                self._keep(f"{section}.{name}", self.parts.read(kind, path, node, name))
-            if section == "probes" and name in ("train", "val", "test"):
-                hint = f"under another key: probes: {{mine: {{name: {name}}}}}"
-                self._note(
-                    path, f"{name!r} is a split, by which its figures are named", hint=hint, at_key=True
-                )
+                self._keep(f"{section.name}.{name}", self.parts.read(kind.record, path, node, name))
+            if name in section.taken:
+                hint = f"under another key: {section.name}: {{mine: {{name: {name}}}}}"
+                self._note(path, f"{name!r} is {section.taken[name]}", hint=hint, at_key=True)
             if isinstance(node, Mapping) and "name" in node and not re.fullmatch(r"[A-Za-z_][\w:-]*", name):
                 self._note(
                     path, f"{name!r} cannot be a key", expected="letters, digits, '_' and '-'", at_key=True

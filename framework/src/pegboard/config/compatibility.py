@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from ..base.nearest import nearest
+from ..contract.options import DataOptions, RegularizerOptions
 from ..contract.records import Facts, Model, ObjectivePart, Optimizer, Part, Problem, Regularizer
 from ..contract.specs import Classes, DataSpec, Spec, fits
 from ..contract.tricks import ROLES, Use, order
 from ..registry.discovery import Entry, Registry, UnknownPart
 from .effect import Length
-from .nodes import DataOptions, RegularizerOptions, Trainer
+from .nodes import Trainer
 from .report import Mistake, listed
 from .sections import Parts, Read, nameable
 from .typed import build

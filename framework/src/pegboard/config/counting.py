@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..contract.options import DataOptions
 from .effect import Length, run_length
-from .nodes import DataOptions, Trainer
+from .nodes import Trainer
 from .report import Mistake
 from .sections import Parts, Read
 

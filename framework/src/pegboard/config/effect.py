@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..contract.options import DataOptions
 from ..contract.specs import Classes, DataSpec, Image, Labels, Values, Vector, Voxels
-from .nodes import DataOptions, Trainer
+from .nodes import Trainer
 from .report import Mistake
 from .sections import Read
 

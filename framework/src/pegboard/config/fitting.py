@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..contract.options import DataOptions
 from ..contract.records import Facts
 from ..contract.specs import DataSpec
 from . import compatibility, counting, effect
 from .load import Loaded, locate
-from .nodes import DataOptions, Trainer
+from .nodes import Trainer
 from .report import Mistake, join, listed
 from .saved import fit_saved
 from .sections import Parts, Read, as_node

@@ -18,15 +18,14 @@ from ..base.nearest import nearest
 from .dump import to_yaml as to_yaml
 from .interpolate import interpolate
 from .merge import as_mapping, merge, part_at
-from .misplaced_keys import TOP
 from .nodes import Origin
 from .overrides import overrides as parse
 from .read import DEEPEST, LARGEST, Node, bare, read
 from .report import ConfigError, Mistake, join, listed, shown
+from .sections import top_keys
 from .sources import is_module, module_hint, refuse_source, refuse_words
 
 _HALF = re.compile("[\ud800-\udfff]")
-_NAMES = ("extends", *TOP)
 Source = str | os.PathLike[str] | Mapping[str, Any]
 
 
@@ -170,7 +169,7 @@ class _Files:
             at = next((m.origin for m in found if m.origin is not None), None)
             where = f" (line {at.line}, column {at.column})" if at is not None else ""
             why = f"it cannot be read{where}" if node is None else "it has no key of one"
-            hint = f"a config has keys as {', '.join(TOP[2:5])}"
+            hint = f"a config has keys as {', '.join(top_keys()[2:5])}"
             self.fail(f"{str(path)!r} is not a config: {why}", hint, origin, "extends")
             return Node({})
         self.mistakes += found
@@ -244,9 +243,10 @@ def _is_config(path: Path, data: bytes, node: Node | None, found: Sequence[Mista
         return True  # nothing but comments
     keys = node.value if node is not None and isinstance(node.value, dict) else {}
     if keys and all(key.isidentifier() for key in keys):
-        return path.suffix in (".yaml", ".yml") or not set(_NAMES).isdisjoint(keys)
+        return path.suffix in (".yaml", ".yml") or not {"extends", *top_keys()}.isdisjoint(keys)
     text = data.decode("utf-8", "replace")
-    return re.search(rf"^(?:{'|'.join(_NAMES)})[ \t]*:(?:\s|$)", text, re.MULTILINE) is not None
+    names = "|".join(("extends", *top_keys()))
+    return re.search(rf"^(?:{names})[ \t]*:(?:\s|$)", text, re.MULTILINE) is not None
 
 
 def _real(path: Path) -> str:

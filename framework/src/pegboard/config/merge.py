@@ -4,47 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract.records import (
-    Dataset,
-    Model,
-    ObjectivePart,
-    Optimizer,
-    Part,
-    ProbePart,
-    Regularizer,
-    Schedule,
-    TrackerPart,
-)
+from ..contract.kinds import sections
+from ..contract.records import Optimizer, Part
 from .read import Node, switched
-
-PARTS: dict[str, type[Part[Any, Any]]] = {
-    "data": Dataset,
-    "model": Model,
-    "optimizer": Optimizer,
-    "objective": ObjectivePart,
-    "reference": ProbePart,
-}
-KEYED: dict[str, type[Part[Any, Any]]] = {
-    "regularizers": Regularizer,
-    "probes": ProbePart,
-    "trackers": TrackerPart,
-}
 
 Path = tuple[str, ...]
 
 
 def part_at(path: Path) -> type[Part[Any, Any]] | None:
     """The kind of part whose config stands at a path, if one does."""
-    match path:
-        case (section,):
-            return PARTS.get(section)
-        case (section, _) if section in KEYED:
-            return KEYED[section]
-        case ("optimizer", "players", _):
-            return Optimizer
-        case ("optimizer", "schedule") | ("optimizer", "players", _, "schedule"):
-            return Schedule
+    if path[:2] == ("optimizer", "players") and len(path) > 2:
+        path = ("optimizer", *path[3:])  # a player has the nodes that the optimizer has
+    for section, kind in sections().values():
+        if (path[:-1] if section.keyed else path) == tuple(section.name.split(".")):
+            return kind.record
     return None
+
+
+def is_keyed(path: Path) -> bool:
+    """Whether a path is in a section, or is one, where parts stand by keys."""
+    found = sections().get(path[0]) if path else None
+    return found is not None and found[0].keyed
 
 
 def merge(base: Node, over: Node, path: Path = ()) -> Node:
@@ -65,7 +45,7 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
         merged = {k: _without_fields(v, k, part) for k, v in merged.items() if k in part.reserved}
     for key, node in over.value.items():
         off = (node.value is None and not node.blank) or switched(node.value) is False
-        if path and len(path) == 1 and path[0] in KEYED and key in merged and off:
+        if len(path) == 1 and key in merged and off and is_keyed(path):
             del merged[key]
         else:
             merged[key] = merge(merged[key], node, (*path, key)) if key in merged else node
@@ -74,7 +54,7 @@ def merge(base: Node, over: Node, path: Path = ()) -> Node:
 
 def as_mapping(node: Node, path: Path) -> Node:
     """The node of a part with its short forms written out: `model: NAME`, `NAME: true`."""
-    if path[0] in KEYED:
+    if is_keyed(path):
         on = switched(node.value)
         return node if on is None else Node({} if on else None, node.at, node.key)
     if isinstance(node.value, str):
@@ -90,7 +70,7 @@ def _name(node: Node, path: Path) -> str | None:
 
 
 def _renamed(base: Node, over: Node, path: Path) -> bool:
-    before = _name(base, path) or (path[-1].rpartition(":")[2] if path[0] in KEYED else None)
+    before = _name(base, path) or (path[-1].rpartition(":")[2] if is_keyed(path) else None)
     after = _name(over, path)
     return before is not None and after is not None and before != after
 

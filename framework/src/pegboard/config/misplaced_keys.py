@@ -7,27 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ..base.nearest import CUTOFF, score
+from ..contract.kinds import KINDS, Kind, sections
+from ..contract.options import DataOptions
 from ..registry.discovery import Registry
 from .fields import describe
 from .habits import instead, key_here
-from .nodes import DataOptions, Plugins, Trainer
+from .nodes import Plugins, Trainer
 from .report import Mistake, join, listed
-from .sections import Read, part_fields, section
-
-TOP = (
-    "name",
-    "seed",
-    "data",
-    "model",
-    "optimizer",
-    "objective",
-    "reference",
-    "probes",
-    "regularizers",
-    "trainer",
-    "trackers",
-    "plugins",
-)
+from .sections import Read, part_fields, top_keys
 
 
 def relocate(mistakes: Iterable[Mistake], reads: Mapping[str, Read], registry: Registry) -> Iterator[Mistake]:
@@ -52,7 +39,7 @@ class _Places:
         parent = mistake.path.removesuffix(join("", key)).rstrip(".")
         here = max((score(key, n) for n in mistake.nearest), default=0.0)
         siblings = self.siblings(parent, key) if here < CUTOFF else []
-        if "." in key and key.split(".")[0] in (*TOP, *mistake.nearest):
+        if "." in key and key.split(".")[0] in (*top_keys(), *mistake.nearest):
             return replace(mistake, hint=_nested(key), nearest=())
         if not parent and (hint := self.part(key)):
             return replace(mistake, hint=hint, nearest=())
@@ -92,9 +79,10 @@ class _Places:
 
     def part(self, key: str) -> str:
         """A hint for a part that stands by its name where its section should."""
-        for kind in ("model", "optimizer", "dataset", "objective"):
-            if any(e.part.name == key.lower() for e in self.registry.entries(kind)):
-                return f"{key.lower()!r} is the name of a part: {section(kind)}: {{name: {key.lower()}, ...}}"
+        for kind in _single():
+            if any(e.part.name == key.lower() for e in self.registry.entries(kind.name)):
+                at = kind.section.name
+                return f"{key.lower()!r} is the name of a part: {at}: {{name: {key.lower()}, ...}}"
         return ""
 
     def best(self, key: str, parent: str, core_only: bool) -> tuple[float, str]:
@@ -116,12 +104,14 @@ def _nested(key: str) -> str:
 
 def _core() -> Iterator[tuple[str, str]]:
     """Dotted path and key of everything that is the core's."""
-    for name in ("extends", *TOP):
+    for name in ("extends", *top_keys()):
         yield name, name
     for path, cls in (("trainer", Trainer), ("data", DataOptions), ("plugins", Plugins)):
         for field in describe(cls):
             yield f"{path}.{field.name}", field.name
-    yield "optimizer.schedule", "schedule"
+    for name in sections():
+        if "." in name:
+            yield name, name.rpartition(".")[2]
     yield "model.weights", "weights"
 
 
@@ -130,11 +120,16 @@ def _parts(reads: Mapping[str, Read], registry: Registry) -> Iterator[tuple[str,
     for path, read in reads.items():
         for field in part_fields(read.entry):
             yield f"{path}.{field.name}", field.name
-    for kind in ("model", "optimizer", "dataset", "objective"):
-        if section(kind) not in reads:  # any that may yet be named there
-            for entry in registry.entries(kind):
+    for kind in _single():
+        if kind.section.name not in reads:  # any that may yet be named there
+            for entry in registry.entries(kind.name):
                 for field in part_fields(entry):
-                    yield f"{section(kind)}.{field.name}", field.name
-    for kind in ("regularizer", "probe", "tracker"):
-        for entry in registry.entries(kind):
-            yield f"{section(kind)}.{entry.part.name}", entry.part.name
+                    yield f"{kind.section.name}.{field.name}", field.name
+    for kind in KINDS.values():
+        for entry in registry.entries(kind.name) if kind.section.keyed else ():
+            yield f"{kind.section.name}.{entry.part.name}", entry.part.name
+
+
+def _single() -> Iterator[Kind]:
+    """The kinds of which a config names one at its top."""
+    return (k for k in KINDS.values() if not k.section.keyed and "." not in k.section.name)

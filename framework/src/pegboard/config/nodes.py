@@ -2,84 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ..contract.records import Ge, Gt, Le, Lt, Matches, SavedModel
+from ..contract.options import MOST, DataOptions, ModelOptions
+from ..contract.records import Ge, Gt, Le, Lt, Matches
 from ..contract.specs import DataSpec
 
 if TYPE_CHECKING:
     from ..registry.discovery import Entry, Registry
 
+_PLAYER = re.compile(r"optimizer\.players\.((?:(?!\.schedule$).)*)")
 DEVICES = Matches(r"auto|cpu|cuda(:\d+)?|mps", "auto, cpu, cuda, cuda:N or mps")
-MOST = 10**9  # of what torch counts or allocates; more is a slip
-BatchSize = Annotated[int, Ge(1), Le(MOST)] | Literal["all"]
-EVALUATED = 1024  # samples in an evaluation batch where a training batch is the whole split
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """How the samples of a data set are batched; stands beside the data set's own fields."""
-
-    batch_size: BatchSize = 64  # samples in a training batch; all: the whole training split
-    # larger batches from some epochs on, counted from 0: {5: 128, 10: all}
-    batch_schedule: Mapping[Annotated[int, Ge(1)], BatchSize] | None = None
-    eval_batch_size: Annotated[int, Ge(1), Le(MOST)] | None = None  # samples in an evaluation batch
-    # each sample once an epoch, or draws in which all are alike, by their weights, or so that all classes are
-    sampling: Literal["epoch", "replacement", "weighted", "balanced"] = "epoch"
-    shuffle: bool = True  # a new order every epoch, keyed by seed and epoch
-    drop_last: bool = False  # leave out the last batch of an epoch when it is smaller
-    lengths: Literal["bucket", "pad"] = "bucket"  # sequences: similar ones together, or all of one length
-    workers: Annotated[int, Ge(0), Le(1024)] = 0  # processes that read ahead data that is not in memory
-
-    def stages(self) -> list[tuple[int, int | Literal["all"]]]:
-        """The epochs from which on batches have another size, and that size; the first is epoch 0."""
-        return [(0, self.batch_size), *sorted((self.batch_schedule or {}).items())]
-
-    def size_in(self, epoch: int) -> int | Literal["all"]:
-        """Samples in a batch of an epoch."""
-        return [size for first, size in self.stages() if first <= epoch][-1]
-
-    def batches(self, epoch: int, samples: int) -> int:
-        """Batches of an epoch over so many samples."""
-        size = self.size_in(epoch)
-        size = samples if size == "all" else size
-        return samples // size if self.drop_last else math.ceil(samples / size)
-
-    def updates(self, epochs: int, samples: int, accumulate: int) -> int:
-        """Updates of so many epochs, each over so many batches at once."""
-        firsts = [first for first, _ in self.stages() if first < epochs]
-        return sum(
-            (end - at) * math.ceil(self.batches(at, samples) / accumulate)
-            for at, end in pairwise([*firsts, epochs])
-        )
-
-    @property
-    def eval_size(self) -> int:
-        """Samples in an evaluation batch."""
-        if self.eval_batch_size is not None:
-            return self.eval_batch_size
-        return EVALUATED if self.batch_size == "all" else 4 * self.batch_size
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """How a model starts; stands beside the model's own fields."""
-
-    # run folder, checkpoint, zoo:name or file whose weights it starts from
-    weights: Annotated[str, SavedModel(files=True)] | None = None
-    infer_pegs: bool | None = None  # give pegs to a model that has none; null: where a trick hangs modules
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegularizerOptions:
-    """Where a regularizer acts; stands beside its own fields."""
-
-    players: tuple[str, ...] = ()  # players it acts on; empty is all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +98,12 @@ class Chosen:
     path: str = ""  # where it stands: data, regularizers.KEY
     entry: Entry
     config: Any  # an instance of entry.part.config
-    players: tuple[str, ...] = ()  # players a regularizer acts on; () is all
+    options: Any = None  # the core's own keys of its node, where its kind has some
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """Players that a regularizer acts on; () is all."""
+        return getattr(self.options, "players", ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,20 +112,8 @@ class Settings:
 
     name: str
     seed: int
-    data: Chosen
-    batches: DataOptions
-    model: Chosen
-    weights: str | None  # run folder, checkpoint, zoo:name or file whose weights the model starts from
-    infer_pegs: bool  # give pegs to a model that has none
-    optimizer: Chosen
-    schedule: Chosen | None
-    player_optimizers: Mapping[str, tuple[Chosen, Chosen | None]]  # for players with their own settings
-    objective: Chosen | None  # None until the data says its target
-    reference: Chosen | None  # the exact optimum that the run is measured beside
-    probes: Mapping[str, Chosen]  # what is measured at the end besides, sorted by key
-    regularizers: Mapping[str, Chosen]  # sorted by key
+    parts: Mapping[str, Chosen]  # by their paths, in the order of a config; those of a keyed section by key
     trainer: Trainer
-    trackers: Mapping[str, Chosen]
     plugins: Plugins
     spec: DataSpec | None  # as far as it is known without reading the data
     plain: Mapping[str, Any]  # the whole config with every default; check(plain) gives the same again
@@ -192,3 +123,69 @@ class Settings:
     notes: tuple[str, ...] = ()  # what a trial, made shorter on the command line, never comes to
     begun: bool = False  # a run that goes on or is over: what it was trained with is not judged again
     registry: Registry | None = field(default=None, repr=False, compare=False)  # that its parts are from
+
+    def keyed(self, section: str) -> dict[str, Chosen]:
+        """The parts of a section by their keys."""
+        return {c.key: c for path, c in self.parts.items() if path.startswith(f"{section}.")}
+
+    @cached_property
+    def data(self) -> Chosen:
+        return self.parts["data"]
+
+    @cached_property
+    def batches(self) -> DataOptions:
+        options: DataOptions = self.data.options
+        return options
+
+    @cached_property
+    def model(self) -> Chosen:
+        return self.parts["model"]
+
+    @property
+    def weights(self) -> str | None:
+        """Run folder, checkpoint, zoo:name or file whose weights the model starts from."""
+        options: ModelOptions = self.model.options
+        return options.weights
+
+    @property
+    def infer_pegs(self) -> bool:
+        """Whether a model that has no pegs is given some."""
+        options: ModelOptions = self.model.options
+        return bool(options.infer_pegs)
+
+    @cached_property
+    def optimizer(self) -> Chosen:
+        return self.parts["optimizer"]
+
+    @cached_property
+    def schedule(self) -> Chosen | None:
+        return self.parts.get("optimizer.schedule")
+
+    @cached_property
+    def player_optimizers(self) -> dict[str, tuple[Chosen, Chosen | None]]:
+        """Optimizer and schedule of the players that have their own settings."""
+        found = {m[1]: path for path in self.parts if (m := _PLAYER.fullmatch(path))}
+        return {name: (self.parts[p], self.parts.get(f"{p}.schedule")) for name, p in found.items()}
+
+    @cached_property
+    def objective(self) -> Chosen | None:
+        """None until the data says its target."""
+        return self.parts.get("objective")
+
+    @cached_property
+    def reference(self) -> Chosen | None:
+        """The exact optimum that the run is measured beside."""
+        return self.parts.get("reference")
+
+    @cached_property
+    def probes(self) -> dict[str, Chosen]:
+        """What is measured at the end besides."""
+        return self.keyed("probes")
+
+    @cached_property
+    def regularizers(self) -> dict[str, Chosen]:
+        return self.keyed("regularizers")
+
+    @cached_property
+    def trackers(self) -> dict[str, Chosen]:
+        return self.keyed("trackers")

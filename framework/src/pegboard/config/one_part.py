@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..contract.kinds import KINDS
 from ..contract.records import Facts, Part
 from ..registry.discovery import Registry
 from .compatibility import facts, objections, own_rules, read_spec
@@ -12,12 +13,13 @@ from .load import load_part, locate
 from .misplaced_keys import relocate
 from .nodes import Chosen, Origin
 from .report import ConfigError, Mistake
-from .sections import Parts, section
+from .sections import Parts
 
 
 def choose(kind: type[Part[Any, Any]], name: str, words: Sequence[str], registry: Registry) -> Chosen:
     """The part with this name and the fields that `words` give, or everything that is wrong with them."""
-    place = "probe" if kind.kind == "probe" else section(kind.kind)
+    section = KINDS[kind.kind].section
+    place = kind.kind if section.keyed else section.name
     loaded = load_part(place, name, words)
     found: list[Mistake] = []
     if any(word.startswith("name=") for word in words):

@@ -14,26 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..contract.kinds import KINDS, sections
 from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
 from ..registry.discovery import Entry, Registry
 from .fields import Field, describe, members, options, plain, split
-from .merge import KEYED, PARTS
 from .nodes import Plugins, Trainer
-from .sections import OPTIONS, nameable, part_fields
+from .sections import nameable, part_fields
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 HEADER = "# yaml-language-server: $schema="  # the line by which a config names its schema
 
-_SECTIONS = {
-    "data": "the data set, and how its samples are put into batches",
-    "model": "what is trained, and the weights that it starts from",
-    "optimizer": "how the weights follow the gradient, and how the learning rate changes",
-    "objective": "the loss and its metrics; chosen by the data's target where it is left out",
-    "reference": "the exact optimum of the problem, beside which the run is measured at its end",
-    "probes": "what is measured of the best weights at the end of the run, by name",
-    "regularizers": "tricks by name, each with its settings; {} takes its defaults, null takes it out",
-    "trackers": "where figures, pictures and checkpoints go besides the run folder, by name",
-}
 _SIMPLE: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
     Path: {"type": "string"},
@@ -50,12 +40,16 @@ _SWITCH = {"type": ["object", "null", "boolean", "string"], "pattern": "^(?:[Oo]
 def schema(registry: Registry) -> dict[str, Any]:
     """The schema of a config; a part that needs a key says so in the key's description."""
     defs: dict[str, Any] = {"interpolation": {"type": "string", "pattern": r"\$\{.*\}"}}
-    kinds = {section: _kind(section, cls) for section, cls in {**PARTS, **KEYED}.items()}
-    for kind in (*kinds.values(), "schedule"):
+    nodes: dict[str, Any] = {}
+    for section, owner in sections().values():
+        kind = section.name if section.only else owner.name
         defs[f"names.{kind}"] = _names(kind, registry)
         defs[kind] = _keys(kind, registry)
         for entry in nameable(registry, kind):
             defs[_definition(entry, registry)] = _part(entry)
+        if "." not in section.name:
+            about = section.about
+            nodes[section.name] = _keyed(kind, about, registry) if section.keyed else _node(kind, about)
     properties: dict[str, Any] = {
         "extends": {
             "description": "configs that this one is laid over, relative to it",
@@ -67,8 +61,7 @@ def schema(registry: Registry) -> dict[str, Any]:
             "anyOf": [{"type": "integer", "minimum": 0}, _INTERPOLATION],
             "default": 0,
         },
-        **{section: _node(kinds[section], _SECTIONS[section]) for section in PARTS},
-        **{section: _keyed(kinds[section], _SECTIONS[section], registry) for section in KEYED},
+        **nodes,
         "trainer": _section(Trainer),
         "plugins": _section(Plugins),
     }
@@ -80,11 +73,6 @@ def schema(registry: Registry) -> dict[str, Any]:
         "additionalProperties": False,
         "$defs": defs,
     }
-
-
-def _kind(section: str, cls: type[Any]) -> str:
-    """What may stand in a section; not every probe is a reference."""
-    return section if section == "reference" else str(cls.kind)
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
@@ -182,10 +170,13 @@ def _part(entry: Entry) -> dict[str, Any]:
     made = {"description": part.summary, **_object(part_fields(entry))}
     own = made["properties"]
     own["name"] = {"type": "string", "description": f"which {part.kind}"}
-    if part.kind in OPTIONS:
-        own.update(_object(describe(OPTIONS[part.kind]))["properties"])
+    if (options := KINDS[part.kind].options) is not None:
+        own.update(_object(describe(options))["properties"])
+    for section, kind in sections().values():
+        above, _, key = section.name.rpartition(".")
+        if above == KINDS[part.kind].section.name:
+            own[key] = _node(kind.name, section.about)
     if part.kind == "optimizer":
-        own["schedule"] = _node("schedule", "how the learning rate changes")
         player = _node("optimizer", "what differs for this player")
         own["players"] = {
             "description": "what differs for a player, by its name",

@@ -7,26 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.nearest import nearest, score
+from ..contract.kinds import KINDS, Section, sections
 from ..contract.records import Part
 from ..registry.discovery import Entry, Registry, UnknownPart
 from .fields import Field, describe
-from .nodes import DataOptions, ModelOptions, RegularizerOptions
 from .report import Mistake, flow, listed, shown
 from .typed import BAD, About, build, convert
 
-OPTIONS: dict[str, type[Any]] = {
-    "dataset": DataOptions,
-    "model": ModelOptions,
-    "regularizer": RegularizerOptions,
-}
-SECTIONS = {
-    "dataset": "data",
-    "regularizer": "regularizers",
-    "tracker": "trackers",
-    "schedule": "optimizer.schedule",
-    "probe": "probes",
-}
-_KINDS = ("model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker", "probe")
 _CALLED_NAME = ("name", "type", "kind", "class", "_target_", "id", "part")
 
 
@@ -45,21 +32,24 @@ class Read:
         return f"{self.entry.part.kind} {self.entry.part.name!r}"
 
 
-def section(kind: str) -> str:
-    """Where in a config a kind of part stands."""
-    return SECTIONS.get(kind, kind)
+def top_keys() -> tuple[str, ...]:
+    """The keys at the top of a config, in the order of a config in full."""
+    names = [name for name in sections() if "." not in name]
+    names.insert(names.index("trackers"), "trainer")  # what only reports a run stands behind what makes it
+    return ("name", "seed", *names, "plugins")
 
 
-def home(part: Part[Any, Any]) -> str:
-    """Where in a config a part stands first of all: a probe that knows an optimum as the reference."""
-    return "reference" if getattr(part, "reference", False) else section(part.kind)
+def home(part: Part[Any, Any]) -> Section:
+    """Where in a config a part is named first of all: a probe that knows an optimum as the reference."""
+    return KINDS[part.kind].home(part)
 
 
-def nameable(registry: Registry, kind: str) -> list[Entry]:
-    """The parts of a kind; a `reference` is a probe that knows an optimum."""
-    if kind != "reference":
-        return registry.entries(kind)
-    return [entry for entry in registry.entries("probe") if getattr(entry.part, "reference", False)]
+def nameable(registry: Registry, what: str) -> list[Entry]:
+    """The parts of a kind, or those of it that may be named in a special section, as `reference`."""
+    section, kind = sections().get(what, (None, None))
+    if section is None or kind is None or not section.only:
+        return registry.entries(what)
+    return [entry for entry in registry.entries(kind.name) if getattr(entry.part, section.only, False)]
 
 
 def as_node(value: Any) -> Any:
@@ -70,15 +60,15 @@ def as_node(value: Any) -> Any:
 class Parts:
     """Reads part nodes with one registry, and notes what is wrong with them.
 
-    Where `references` are asked for, other probes are none.
+    In a special `section`, as `reference`, other parts of the kind are refused.
     """
 
-    def __init__(self, registry: Registry, found: list[Mistake], references: bool = False) -> None:
-        self.registry, self.found, self.references = registry, found, references
+    def __init__(self, registry: Registry, found: list[Mistake], section: str = "") -> None:
+        self.registry, self.found, self.special = registry, found, section
 
     def entries(self, kind: str) -> list[Entry]:
         """The parts that may be named."""
-        return nameable(self.registry, "reference" if self.references and kind == "probe" else kind)
+        return nameable(self.registry, self.special or kind)
 
     def note(self, path: str, message: str, **more: Any) -> None:
         self.found.append(Mistake(path=path, message=message, **more))
@@ -108,7 +98,8 @@ class Parts:
         self, entry: Entry, path: str, node: Mapping[str, Any], given: Mapping[str, Any], guessed: bool
     ) -> Read:
         part = entry.part
-        own = {f.name: f.hint for f in describe(OPTIONS[part.kind])} if part.kind in OPTIONS else {}
+        cls = KINDS[part.kind].options
+        own = {f.name: f.hint for f in describe(cls)} if cls is not None else {}
         about = About(
             what=f"{part.kind} {part.name!r}",
             also={name: own.get(name, Any) for name in sorted(part.reserved - {"name"})},
@@ -119,8 +110,8 @@ class Parts:
             config = build(part.config, given, path, self.found, about)
         except Exception as error:  # a type hint that does not resolve is the plugin's fault
             self.defect(entry, path, "its config class", error)
-        if part.kind in OPTIONS:
-            options = build(OPTIONS[part.kind], {k: v for k, v in node.items() if k in own}, path, self.found)
+        if cls is not None:
+            options = build(cls, {k: v for k, v in node.items() if k in own}, path, self.found)
         return Read(path=path, entry=entry, config=config, options=options, guessed=guessed)
 
     def defect(self, entry: Entry, path: str, where: str, error: BaseException) -> None:
@@ -140,7 +131,7 @@ class Parts:
         """The part, or the one that was probably meant, so that its fields are checked all the same."""
         try:
             entry = self.registry.lookup(kind, name)
-            if not self.references or home(entry.part) == "reference":
+            if not self.special or home(entry.part).name == self.special:
                 return entry, False
             self._no_reference(entry, place)
             return None, False
@@ -150,20 +141,20 @@ class Parts:
             if name not in names and error.expected:  # without that, the name is right and its plugin is not
                 near = nearest(name, [*names, *near])
             hint = error.hint
-            for other in _KINDS:
+            for other in KINDS:
                 named = [
                     e.part for e in self.registry.entries(other) if other != kind and e.part.name == name
                 ]
                 if named:
-                    at = home(named[0])
+                    at, keyed = home(named[0]).name, home(named[0]).keyed
                     hint = f"{_a(other)} stands under {at}: {at}: {{{name}: {{}}}}\n{hint}"
-                    if at not in ("regularizers", "probes", "trackers"):
+                    if not keyed:
                         hint = f"{_a(other)} stands under {at}: {at}: {{name: {name}}}\n{error.hint}"
             self.note(
                 place,
                 error.message,
-                expected=self._references() if self.references else _short(error.expected),
-                kind="reference" if self.references else kind,
+                expected=self._references() if self.special else _short(error.expected),
+                kind=self.special or kind,
                 nearest=tuple(near),
                 hint=hint,
                 at_key=at_key,
@@ -236,7 +227,7 @@ class Parts:
             f"{path} does not say which {kind}: its key 'name' is missing",
             expected=f"one of {listed(names) or 'none installed'}",
             nearest=(f"name: {fits[0]}",) if len(fits) == 1 else (),
-            hint=f"list them: pegboard show {kind}s",
+            hint=f"list them: pegboard show {KINDS[kind].plural}",
             absent=True,
         )
 
@@ -250,13 +241,14 @@ class Parts:
         if value is None:
             message = f"no {kind} is named: the key {path!r} is missing or empty"
             wanted = f"{path}: {{name: ...}} with one of {names}"
-            self.note(path, message, expected=wanted, hint=f"list them: pegboard show {kind}s", absent=True)
+            hint = f"list them: pegboard show {KINDS[kind].plural}"
+            self.note(path, message, expected=wanted, hint=hint, absent=True)
             return
         self.note(
             path,
             f"found {shown(value)}",
             expected=f"a mapping with a name: {path}: {{name: ...}}",
-            hint=f"{kind}s: {names}",
+            hint=f"{KINDS[kind].plural}: {names}",
         )
 
     def _first_field(self, kind: str, path: str, key: str, value: Any) -> str:

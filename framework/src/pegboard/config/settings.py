@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..contract.kinds import sections
+from ..contract.options import ModelOptions
 from ..contract.specs import DataSpec
 from ..registry.discovery import Registry
 from .fields import plain
-from .merge import KEYED
-from .nodes import Chosen, DataOptions, ModelOptions, Origin, Plugins, RegularizerOptions, Settings, Trainer
-from .sections import Read
-
-_PLAYER = re.compile(r"optimizer\.players\.((?:(?!\.schedule$).)*)")
+from .nodes import Chosen, Origin, Plugins, Settings, Trainer
+from .sections import Read, top_keys
 
 
 @dataclass(frozen=True)
@@ -36,35 +34,10 @@ class Whole:
 
 def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Settings:
     """The settings of a config in which nothing is wrong."""
-    batches, start = reads["data"].options, reads["model"].options
-    assert isinstance(batches, DataOptions) and isinstance(start, ModelOptions)
-    keyed: dict[str, dict[str, Chosen]] = {section: {} for section in KEYED}
-    for path in sorted(reads):
-        section, _, key = path.partition(".")
-        if section in KEYED:
-            keyed[section][key] = _chosen(path, reads)
-    tricks = keyed["regularizers"]
-    hangs = any("hang" in getattr(c.entry.part, "stages", ()) for c in tricks.values())
-    start = replace(start, infer_pegs=hangs if start.infer_pegs is None else start.infer_pegs)
-    players = {match[1]: path for path in reads if (match := _PLAYER.fullmatch(path))}
-
-    def maybe(path: str) -> Chosen | None:
-        return _chosen(path, reads) if path in reads else None
-
     settings = Settings(
         name=whole.name,
         seed=whole.seed,
-        data=_chosen("data", reads),
-        batches=batches,
-        model=_chosen("model", reads),
-        weights=start.weights,
-        infer_pegs=bool(start.infer_pegs),
-        optimizer=_chosen("optimizer", reads),
-        schedule=maybe("optimizer.schedule"),
-        player_optimizers={n: (_chosen(p, reads), maybe(f"{p}.schedule")) for n, p in players.items()},
-        objective=maybe("objective"),
-        reference=maybe("reference"),
-        **keyed,
+        parts=_parts(reads),
         trainer=whole.trainer,
         plugins=whole.plugins,
         spec=whole.spec,
@@ -76,52 +49,63 @@ def settle(whole: Whole, reads: Mapping[str, Read], registry: Registry) -> Setti
         begun=whole.begun,
         registry=registry,
     )
-    return replace(settings, plain=_plain(settings, start, registry))
+    return replace(settings, plain=_plain(settings, registry))
 
 
-def _chosen(path: str, reads: Mapping[str, Read]) -> Chosen:
-    read = reads[path]
-    keyed = path.partition(".")[0] in KEYED
-    players = read.options.players if isinstance(read.options, RegularizerOptions) else ()
-    key = path.partition(".")[2] if keyed else path.rpartition(".")[2]
-    return Chosen(key=key, path=path, entry=read.entry, config=read.config, players=players)
+def _parts(reads: Mapping[str, Read]) -> dict[str, Chosen]:
+    """Every part by its path, in the order of a config."""
+    top, keyed = top_keys(), {name for name, (section, _) in sections().items() if section.keyed}
+
+    def place(path: str) -> tuple[int, str]:
+        section = path.partition(".")[0]
+        return top.index(section), path if section in keyed else ""
+
+    parts = {}
+    for path in sorted(reads, key=place):
+        section, _, key = path.partition(".")
+        key = key if section in keyed else path.rpartition(".")[2]
+        read = reads[path]
+        parts[path] = Chosen(key=key, path=path, entry=read.entry, config=read.config, options=read.options)
+    start = parts["model"].options
+    assert isinstance(start, ModelOptions)
+    if start.infer_pegs is None:
+        hangs = any("hang" in getattr(c.entry.part, "stages", ()) for c in parts.values())
+        parts["model"] = replace(parts["model"], options=replace(start, infer_pegs=hangs))
+    return parts
 
 
-def _plain(settings: Settings, start: ModelOptions, registry: Registry) -> dict[str, Any]:
+def _plain(settings: Settings, registry: Registry) -> dict[str, Any]:
     """The config in full: training from it alone repeats the run."""
 
-    def node(chosen: Chosen | None, *options: Any) -> dict[str, Any] | None:
-        if chosen is None:
+    def node(path: str) -> dict[str, Any] | None:
+        if (chosen := settings.parts.get(path)) is None:
             return None
-        keys: dict[str, Any] = {"name": registry.reference(chosen.entry)}
-        for part in (*options, chosen.config):
-            keys.update(plain(part))
-        return keys
+        own = {} if chosen.options is None else plain(chosen.options)
+        return {"name": registry.reference(chosen.entry), **own, **plain(chosen.config)}
 
     def keyed(key: str, chosen: Chosen) -> dict[str, Any]:
-        players = [{"players": chosen.players}] if chosen.players else []
-        keys = node(chosen, *players) or {}
+        keys = node(chosen.path) or {}
+        if chosen.options is not None:  # a key of the core is left out where it is at its default
+            plain_options = plain(type(chosen.options)())
+            keys = {k: v for k, v in keys.items() if k not in plain_options or v != plain_options[k]}
         return {k: v for k, v in keys.items() if k != "name" or v != key}
 
-    optimizer = node(settings.optimizer) or {}
-    optimizer["schedule"] = node(settings.schedule)
+    whole: dict[str, Any] = {"name": settings.name, "seed": settings.seed}
+    rows = sections()
+    for name in top_keys()[2:]:
+        if name not in rows:
+            whole[name] = plain(getattr(settings, name))
+        elif rows[name][0].keyed:
+            whole[name] = {key: keyed(key, c) for key, c in settings.keyed(name).items()}
+            if not (whole[name] or rows[name][0].stated):
+                del whole[name]
+        else:
+            whole[name] = node(name)
+    optimizer = whole["optimizer"]
+    optimizer["schedule"] = node("optimizer.schedule")
     if settings.player_optimizers:
         optimizer["players"] = {
-            player: {**(node(own) or {}), "schedule": node(schedule)}
-            for player, (own, schedule) in settings.player_optimizers.items()
+            player: {**(node(own.path) or {}), "schedule": node(f"{own.path}.schedule")}
+            for player, (own, _) in settings.player_optimizers.items()
         }
-    whole = {
-        "name": settings.name,
-        "seed": settings.seed,
-        "data": node(settings.data, settings.batches),
-        "model": node(settings.model, start),
-        "optimizer": optimizer,
-        "objective": node(settings.objective),
-        "reference": node(settings.reference),
-        "probes": {key: keyed(key, c) for key, c in settings.probes.items()} or None,
-        "regularizers": {key: keyed(key, c) for key, c in settings.regularizers.items()},
-        "trainer": plain(settings.trainer),
-        "trackers": {key: keyed(key, c) for key, c in settings.trackers.items()},
-        "plugins": plain(settings.plugins),
-    }
     return {key: value for key, value in whole.items() if value is not None}

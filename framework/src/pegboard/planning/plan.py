@@ -91,25 +91,7 @@ class Plan:
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Every part of the plan with its place in the config."""
-        s = self.settings
-        yield "data", s.data.entry
-        yield "model", s.model.entry
-        yield "optimizer", s.optimizer.entry
-        if s.schedule is not None:
-            yield "optimizer.schedule", s.schedule.entry
-        for name, (optimizer, schedule) in s.player_optimizers.items():
-            yield f"optimizer.players.{name}", optimizer.entry
-            if schedule is not None and schedule is not s.schedule:
-                yield f"optimizer.players.{name}.schedule", schedule.entry
-        yield "objective", self.objective.entry
-        if s.reference is not None:
-            yield "reference", s.reference.entry
-        for key, chosen in s.probes.items():
-            yield f"probes.{key}", chosen.entry
-        for key, chosen in s.regularizers.items():
-            yield f"regularizers.{key}", chosen.entry
-        for key, chosen in s.trackers.items():
-            yield f"trackers.{key}", chosen.entry
+        return ((path, chosen.entry) for path, chosen in self.settings.parts.items())
 
     def part_in(self, file: str) -> tuple[str, Entry] | None:
         """The part whose code is in this file, with its place in the config."""

@@ -30,17 +30,17 @@ import pluggy
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..contract import hookspecs
+from ..contract.kinds import KINDS, records_of
 from ..contract.records import Part
 from .adapters import adapt
 from .enabled import Switches
-from .hook_checks import HOOKS, answered, check_hooks, check_record, check_schemas, remarks
+from .hook_checks import answered, check_hooks, check_record, check_schemas, remarks
 from .installed import GROUP, Plugin, find_installed, names_of, negotiate, raised_at
 from .offers_cache import Memo, Offers
 from .offers_cache import key as memo_key
 from .spec_names import SpecNames, light_specs
 
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
-KINDS: dict[str, type[Part[Any, Any]]] = {cls.kind: cls for kinds in HOOKS.values() for cls in kinds}
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Registry:
             message = f"{name!r} is {_article(others[0])}, not {_article(kind)}"
         elif owner:
             message = f"plugin {owner!r} offers no {kind} {name!r}"
-        hint = f"list them: pegboard show {kind}s"
+        hint = f"list them: pegboard show {KINDS[kind].plural}"
         if broken := [p.name for p in self.plugins if p.status in ("broken", "incompatible")]:
             hint += f"; plugins that did not load: {_few(broken)} (pegboard plugins doctor)"
         if off := [p.name for p in self.plugins if p.status == "disabled"]:
@@ -389,7 +389,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
             caller.name: answered(caller.name, impl.function())
             for caller in callers
             for impl in caller.get_hookimpls()
-            if impl.plugin is module and caller.name in (*HOOKS, "pegboard_recipes")
+            if impl.plugin is module and (caller.name == "pegboard_recipes" or records_of(caller.name))
         }
         phase = "record"
         answers = adapt(plugin, answers)

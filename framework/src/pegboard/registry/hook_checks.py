@@ -10,21 +10,9 @@ from typing import Any, get_args
 
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
-from ..contract.records import (
-    NAME,
-    CoreRole,
-    Dataset,
-    Model,
-    ObjectivePart,
-    Optimizer,
-    Part,
-    ProbePart,
-    Regularizer,
-    Schedule,
-    Stage,
-    TrackerPart,
-    known_site,
-)
+from ..contract import hookspecs
+from ..contract.kinds import records_of
+from ..contract.records import NAME, CoreRole, Part, Stage, known_site
 from ..contract.specs import Spec
 
 HEAVY = frozenset(
@@ -42,15 +30,10 @@ MORE_CALLS: dict[str, tuple[str, ...]] = {
     "restore": ("config", "folder"),
 }  # fmt: skip
 
-HOOKS: dict[str, tuple[type[Part[Any, Any]], ...]] = {
-    "pegboard_models": (Model,),
-    "pegboard_optimizers": (Optimizer, Schedule),
-    "pegboard_regularizers": (Regularizer,),
-    "pegboard_datasets": (Dataset,),
-    "pegboard_objectives": (ObjectivePart,),
-    "pegboard_trackers": (TrackerPart,),
-    "pegboard_probes": (ProbePart,),
-}
+
+def hooks() -> list[str]:
+    """The names of all hooks that a plugin may implement."""
+    return [name for name, function in vars(hookspecs).items() if hasattr(function, "pegboard_spec")]
 
 
 def _tuple_of(fine: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -71,7 +54,7 @@ _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
 
 def check_hooks(module: Any, found: Sequence[str]) -> None:
     """Raise where a plugin has no hook, one that does not exist, or one that is not marked as a hook."""
-    known = [*HOOKS, "pegboard_recipes", "pegboard_health"]
+    known = hooks()
     for name in found:
         if name not in known and not _optional(module, name):
             near = nearest(name, known)
@@ -98,7 +81,7 @@ def answered(hook: str, answer: Any) -> list[Any]:
 
 def check_record(hook: str, record: Any) -> None:
     """Raise where what a hook returned is not a record, or one that would fail in others' configs."""
-    wanted = HOOKS[hook]
+    wanted = records_of(hook)
     if not isinstance(record, wanted):
         names = " or ".join(cls.__name__ for cls in wanted)
         raise PegboardError(f"{hook} returned {record!r}, expected {names} records")

@@ -14,8 +14,9 @@ from typing import Any
 from ..base.errors import PegboardError
 from ..base.files import write_json, write_text
 from ..config.dump import to_yaml
-from ..config.nodes import DataOptions, Settings
+from ..config.nodes import Settings
 from ..config.report import leaves
+from ..contract.options import DataOptions
 from ..contract.records import Context
 from ..planning.plan import Assembly, Plan, assemble
 from ..store.names import CONFIG, ENVIRONMENT, ORIGINS, SUMMARY

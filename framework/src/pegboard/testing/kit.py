@@ -21,7 +21,8 @@ import pluggy
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..base.version import __version__
-from ..registry.discovery import KINDS, Entry, Registry
+from ..contract.kinds import KINDS
+from ..registry.discovery import Entry, Registry
 from ..registry.installed import Plugin
 from .discovery import plugins_once
 from .subjects import PARTNERS, Subject
@@ -30,7 +31,7 @@ Level = Literal["required", "advised", "new"]
 ALL = tuple(KINDS)
 CORE = Path(__file__).parents[1]
 LIBRARIES = tuple({sysconfig.get_path("stdlib"), str(Path(pluggy.__file__).parents[1] / "torch")})
-STEP = ("model", "optimizer", "schedule", "regularizer", "objective")  # kinds that act in a training step
+STEP = tuple(name for name, kind in KINDS.items() if kind.in_step)  # kinds that act in a training step
 
 
 class Failed(PegboardError):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import PegboardError
 from ..config.sections import home
+from ..contract.kinds import KINDS
 from ..contract.records import Facts, Model, Part
 from ..contract.specs import DataSpec, fits
 from ..registry.discovery import Entry, Registry
@@ -207,10 +208,7 @@ class Subject:
     @cached_property
     def _company(self) -> bool:
         """Whether its plugin brings what it may have to stand beside."""
-        kinds: dict[str, tuple[str, ...]] = {"model": ("dataset", "objective")}
-        kinds |= {"dataset": ("model", "objective")}
-        kinds |= {"objective": ("model", "dataset"), "regularizer": ("model",), "probe": ("model",)}
-        wanted = kinds.get(self.part.kind, ())
+        wanted = KINDS[self.part.kind].beside
         return any(part.kind in wanted for part in self.plugin.parts)
 
     def _of_its_plugin(self, config: Config) -> bool:
@@ -240,17 +238,17 @@ class Subject:
     def with_node(self, **fields: Any) -> Config:
         """The same config with more fields of the part."""
         node = {**self.node, **fields}
-        match self.part.kind:
-            case "regularizer" | "tracker" as kind:
-                return {**self.config, f"{kind}s": {self.part.name: node}}
-            case "probe" if home(self.part) == "probes":
-                return {**self.config, "probes": {self.part.name: node}}
-            case "schedule":
-                return {**self.config, "optimizer": {**self.config["optimizer"], "schedule": node}}
-            case "dataset":
-                return {**self.config, "data": {**self.config["data"], **node}}
-            case _:
-                return {**self.config, home(self.part): node}
+        if self.part.kind == "dataset":
+            node = {**self.config["data"], **node}
+        return {**self.config, **self._placed(node, self.config)}
+
+    def _placed(self, node: Config, beside: Config) -> Config:
+        """The section of a config in which the node of the part stands, with what stands beside it there."""
+        section = home(self.part)
+        above, _, key = section.name.rpartition(".")
+        if above:
+            return {above: {**beside[above], key: node}}
+        return {section.name: {self.part.name: node} if section.keyed else node}
 
     def plan(self, **trainer: Any) -> Plan:
         """The plan of its config, with fields of the trainer."""
@@ -277,16 +275,9 @@ class Subject:
         """The config class of the part, with the fields it is tried with."""
         from ..config.check import check
 
-        settings = check(self.config)
-        chosen = {
-            "dataset": settings.data,
-            "schedule": settings.schedule,
-            "optimizer": settings.optimizer,
-            "probe": settings.reference or settings.probes.get(self.part.name),
-        }
-        found = chosen[self.part.kind]
-        assert found is not None
-        return found.config
+        section = home(self.part)
+        path = f"{section.name}.{self.part.name}" if section.keyed else section.name
+        return check(self.config).parts[path].config
 
     @property
     def module(self) -> Any:
@@ -302,14 +293,6 @@ class Subject:
                     for own in self._objectives(self.part)
                     for data in self.data()
                 )
-            case "optimizer":
-                return [self._beside(optimizer=node)]
-            case "schedule":
-                return [self._beside(optimizer={"name": PARTNER, "lr": 0.01, "schedule": node})]
-            case "objective":
-                return self._with_models(objective=node)
-            case "regularizer":
-                return self._with_models(regularizers={self.part.name: node})
             case "dataset":
                 steps = {**TRAINER, "epochs": None, "steps": 7}
                 data = node | {"batch_size": 8}
@@ -318,13 +301,8 @@ class Subject:
                     for part, model in self._models()
                     for own in self._objectives(part)
                 )
-            case "tracker":
-                return [self._beside(trackers={self.part.name: node})]
-            case _:
-                alone = home(self.part) == "reference"
-                return self._with_models(
-                    **({"reference": node} if alone else {"probes": {self.part.name: node}})
-                )
+        placed = self._placed(node, partner_config())
+        return self._with_models(**placed) if KINDS[self.part.kind].beside else [self._beside(**placed)]
 
     def _beside(self, **nodes: Any) -> Config:
         return partner_config(plugins={"local": self.local}, **nodes)

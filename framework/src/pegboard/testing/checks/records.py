@@ -9,7 +9,7 @@ from typing import Any
 
 from ...contract.records import Part, Regularizer
 from ...contract.tricks import ROLES, Trick
-from ...registry.hook_checks import CALLS, HOOKS, MORE_CALLS, bare_fields, wrong_calls
+from ...registry.hook_checks import CALLS, MORE_CALLS, bare_fields, hooks, wrong_calls
 from ..kit import ALL, Failed, check
 from ..subjects import Subject
 
@@ -50,7 +50,7 @@ def core_range(subject: Subject) -> None:
 def hooks_are_plain(subject: Subject) -> None:
     """Its hooks are functions without parameters, and none wraps those of others."""
     module = subject.module
-    for name in (*HOOKS, "pegboard_recipes", "pegboard_health"):
+    for name in hooks():
         function = getattr(module, name, None)
         if function is None:
             continue

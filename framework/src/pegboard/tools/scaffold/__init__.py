@@ -20,10 +20,9 @@ from pathlib import Path
 from ...base.nearest import nearest
 from ...base.version import __version__
 from ...config.schema import HEADER
+from ...contract.kinds import KINDS
 
-KINDS = (
-    "model", "optimizer", "schedule", "regularizer", "dataset", "objective", "tracker", "probe", "recipe",
-)  # fmt: skip
+WRITTEN = (*KINDS, "recipe")  # what a plugin may be written for
 CALLED = {"trick": "regularizer", "callback": "regularizer", "logger": "tracker", "data": "dataset"}
 LONGEST = 32  # characters of a name: lines of the templates are short enough for it
 YAML = {"null", "true", "false", "yes", "no", "on", "off"}  # words that are no names in a config
@@ -108,9 +107,9 @@ class Draft:
 
     def mistakes(self) -> Iterator[str]:
         """All that is wrong with what was asked for; nothing where it can be written."""
-        if self.kind not in KINDS:
-            near = [CALLED[self.kind]] if self.kind in CALLED else nearest(self.kind, KINDS)
-            yield f"unknown kind {self.kind!r}{_hint(near)}\n    kinds: {', '.join(KINDS)}"
+        if self.kind not in WRITTEN:
+            near = [CALLED[self.kind]] if self.kind in CALLED else nearest(self.kind, WRITTEN)
+            yield f"unknown kind {self.kind!r}{_hint(near)}\n    kinds: {', '.join(WRITTEN)}"
         fine = _fine(self.given, "[_-]", LONGEST)
         if not fine:
             near = [mended.replace("-", "_")] if (mended := _mended(self.given)) else []
@@ -154,7 +153,7 @@ class Draft:
     def _defined(self) -> set[str]:
         """The names that its code has besides those that follow from its own."""
         found: set[str] = set()
-        for name, text in self.templates.items() if self.kind in KINDS else ():
+        for name, text in self.templates.items() if self.kind in WRITTEN else ():
             for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     found |= {alias.asname or alias.name for alias in node.names}
