@@ -164,7 +164,14 @@ def trained(tmp_path: Path, local: Path, *words: str, **nodes: Any) -> pegboard.
     return pegboard.train(config, *words, root=tmp_path / "runs", quiet=True)
 
 
-# A spec that says how it is drawn.
+# Specs that say how they are drawn and described.
+DESCRIBED = """
+    def describe(self, columns, **known):
+        found = super().describe(columns, **known)
+        for key, values in columns.items():
+            found[key] = [f"{len(v)} places, the last at {v[-1, 0]:.1f}" for v in values]
+        return found
+"""
 DRAWN = """
     def draw(self, figure, batches, data):
         for place, (split, batch) in enumerate(batches.items()):
@@ -182,6 +189,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pegboard.Run]
     folder = tmp_path_factory.mktemp("shown")
     field = "    sides: tuple[int, int] = (6, 6)  # height and width\n"
     path = copied(folder, "video.py", field, field + DRAWN)
+    field = "    frames: int\n\n\n@dataclass(frozen=True)\nclass Clips"
+    path.write_text(path.read_text().replace(field, field.replace("int\n", f"int\n{DESCRIBED}", 1)))
     return path, trained(folder, path, "data.track=true", model={"name": "clip_maker"})
 
 
@@ -193,6 +202,21 @@ def test_data_of_a_plugin_s_spec_is_drawn(
     assert main(["show", "data", "clips", "--plot", "--local", path.name]) == 0
     assert capsys.readouterr().out == "clips.png\n"
     assert Path("clips.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_predictions_of_a_plugin_s_spec_are_in_its_words(
+    shown: tuple[Path, pegboard.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = shown
+    assert main(["predict", str(run.folder), "--local", str(path)]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    table = json.loads((run.folder / "tables.json").read_text())["predictions"]
+    assert table["columns"] == ["sample", "target", "track"] and len(rows) == 24
+    cells = [row[name] for row in rows for name in ("target", "track")] + [
+        c for r in table["rows"] for c in r[1:]
+    ]
+    assert all(re.fullmatch(r"4 places, the last at -?\d\.\d", cell) for cell in cells)
+    assert "4 places, the last at " in (run.folder / "report.html").read_text("utf-8")
 
 
 def test_samples_of_a_plugin_s_spec_are_drawn(

@@ -81,7 +81,7 @@ def _answers(
     args: argparse.Namespace, trained: Trained, table: Mapping[str, Sequence[Any]] | None, paths: list[str]
 ) -> dict[str, list[Any]]:
     from ..base.errors import PegboardError
-    from ..contract.specs import Image
+    from ..contract.specs import Spec
     from ..inference.tables import given_files, given_texts
     from ..report.console import working
 
@@ -92,13 +92,13 @@ def _answers(
         with working(len(source), "sample") as advance:
             found = trained.predict(source, how, advance, truth=table is None)
         return dict(trained.table(args.split if table is None else table, found))
-    inputs = trained.plan.spec.inputs
-    kind = "picture" if paths and inputs and isinstance(inputs[0], Image) else "text"
+    first = trained.plan.spec.inputs[0] if trained.plan.spec.inputs else Spec()
+    kind = (paths and first.file_kind) or "text"
     try:
         trained.column(kind)  # files that the model cannot read need not be looked for
     except PegboardError as error:
         raise PegboardError(f"{paths[0]} is not a table, and {error}" if paths else str(error)) from None
-    given = given_files(paths, kind, args.lines) if paths else given_texts(args.text)
+    given = given_files(paths, kind, first.file_suffixes, args.lines) if paths else given_texts(args.text)
     with working(len(given.values), kind) as advance:
         return trained.answer(given, kind, how, advance)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.errors import PegboardError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _UNSHOWN = ("names", "begin", "end", "padded", "shift", "scale")  # fields that tell a person little
+UNASKED = -100  # in a target of symbols, where nothing is asked
 _NODES, _EDGES = 4, 8  # of every graph of an example, a ring
 
 
@@ -39,6 +40,10 @@ class Spec:
     counted: ClassVar[bool] = True  # the first axis counts samples; of nodes and edges it does not
     most_drawn: ClassVar[int] = 40  # samples of a split that are read for a picture
     scattered: ClassVar[bool] = False  # a sample is a point: many are drawn, of all splits
+    stepwise: ClassVar[bool] = False  # as a target, it says something of every step of an input
+    decoded: ClassVar[bool] = False  # `describe` needs the functions by which the data set writes texts
+    file_kind: ClassVar[str] = ""  # "picture", "text": of the files that `predict` takes one by one
+    file_suffixes: ClassVar[tuple[str, ...]] = ()  # of those that are looked for in a folder
 
     @property
     def size(self) -> int | None:
@@ -92,6 +97,27 @@ class Spec:
         """
         return None
 
+    # In tables of predictions.
+    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
+        """Columns of a table for people: what an objective predicts of this target, a value for each sample.
+
+        Under "target" is what the data says. `known` are `inputs`, and, where the data set gives them and a
+        spec is `decoded`, its `decode` and `decode_input`; there may be more later.
+        """
+        names = getattr(self, "names", ())
+        return {
+            key: [readable(value, names if key in ("class", "target") else ()) for value in values]
+            for key, values in columns.items()
+        }
+
+    def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:
+        """How many steps each sample of such an input has, (batch,); None where all have the same."""
+        return None
+
+    def steps_asked(self, target: torch.Tensor) -> torch.Tensor | None:
+        """At which steps the target says something, (batch, length); None for at all."""
+        return None
+
     # What it says as a target in the pictures of inputs.
     def name_of(self, place: int) -> str:
         """The name of one of several classes, labels or values."""
@@ -126,6 +152,14 @@ def _dense(spec: Spec, rows: int, device: str, *shape: int | None) -> torch.Tens
     if None in shape:
         raise ValueError(f"{spec} has sizes that are known only once the data is read")
     return torch.zeros(rows, *(s for s in shape if s is not None), device=device)
+
+
+def readable(value: torch.Tensor, names: Sequence[str] = ()) -> Any:
+    """One cell of a table: a number, the name of a class, or a list."""
+    plain = value.tolist()
+    if isinstance(plain, list):
+        return plain[0] if len(plain) == 1 else plain
+    return names[plain] if names and isinstance(plain, int) and 0 <= plain < len(names) else plain
 
 
 def _name(spec: Spec, kind: str, place: int) -> str:
@@ -163,6 +197,11 @@ class Vector(Spec):
 @dataclass(frozen=True)
 class Image(Spec):
     """A picture: a float tensor (batch, channels, height, width)."""
+
+    file_kind: ClassVar[str] = "picture"
+    file_suffixes: ClassVar[tuple[str, ...]] = tuple(
+        ".png .jpg .jpeg .gif .bmp .webp .tif .tiff .ppm .pgm .pbm".split()
+    )
 
     channels: int | None = None
     height: int | None = None
@@ -243,6 +282,7 @@ class Series(Spec):
     it is a vector for every step, and one that is nan does not count.
     """
 
+    stepwise: ClassVar[bool] = True
     most_drawn: ClassVar[int] = 5000
 
     length: int | None = None
@@ -262,11 +302,18 @@ class Series(Spec):
         draw_series(figure, points_of(batches), data.target or Spec(), isinstance(data.target, Series))
         return None
 
+    def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:
+        return (~x.isnan().all(-1)).sum(1) if self.padded else None
+
 
 @dataclass(frozen=True)
 class Tokens(Spec):
     """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
 
+    stepwise: ClassVar[bool] = True
+    decoded: ClassVar[bool] = True
+    file_kind: ClassVar[str] = "text"
+    file_suffixes: ClassVar[tuple[str, ...]] = (".txt", ".text", ".md")
     most_drawn: ClassVar[int] = 5000
 
     vocab: int | None = None
@@ -297,10 +344,26 @@ class Tokens(Spec):
         draw_symbols(figure, inputs, [text.padding for text in texts], data.names)
         return True
 
+    def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:
+        return (x != self.padding).sum(1) if self.padding >= 0 else None
+
+    def steps_asked(self, target: torch.Tensor) -> torch.Tensor | None:
+        return None if target.is_floating_point() else target != UNASKED
+
+    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
+        found = super().describe(columns, **known)
+        decode: Any = known.get("decode")
+        for key, cells in columns.items() if decode is not None else ():
+            if key in ("class", "target") and all(cell.dim() == 1 for cell in cells):
+                found[key] = [decode(cell[cell >= 0].unsqueeze(0))[0] for cell in cells]
+        return found
+
 
 @dataclass(frozen=True)
 class Span(Spec):
     """A stretch of a sequence: an int64 tensor (batch, 2), the places of its first and last symbol."""
+
+    decoded: ClassVar[bool] = True
 
     length: int | None = None  # of the longest sequence
 
@@ -311,6 +374,14 @@ class Span(Spec):
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, 2).long()
 
+    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
+        """The text between the places too, where the data set writes one."""
+        found, read = super().describe(columns, **known), known.get("decode_input")
+        if read is None or not {"start", "end"} <= columns.keys():
+            return found
+        places = zip(known["inputs"][0], found["start"], found["end"], strict=True)
+        return {"answer": [read(0, row[None, a : b + 1])[0].strip() for row, a, b in places], **found}
+
 
 @dataclass(frozen=True)
 class Masked(Spec):
@@ -319,6 +390,9 @@ class Masked(Spec):
     First whether the second sentence follows the first, 1 or 0, -100 where that is not asked; then for every
     place of the text the symbol that is hidden there, -100 where none is.
     """
+
+    stepwise: ClassVar[bool] = True
+    decoded: ClassVar[bool] = True
 
     vocab: int | None = None
     length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
@@ -329,6 +403,12 @@ class Masked(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, None if self.length is None else 1 + self.length).long()
+
+    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
+        found, read = super().describe(columns, **known), known.get("decode_input")
+        if read is not None and "symbols" in columns:
+            found["symbols"] = [read(0, cell.unsqueeze(0))[0] for cell in columns["symbols"]]
+        return found
 
 
 @dataclass(frozen=True)
@@ -534,6 +614,16 @@ class Values(Spec):
 
     def grade(self, target: torch.Tensor) -> torch.Tensor:
         return target.reshape(len(target), -1)
+
+    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
+        """The target in the units of the data, as predictions are."""
+        import torch
+
+        given = {
+            key: [*self.invert(torch.stack([*cells]))] if key == "target" and cells else cells
+            for key, cells in columns.items()
+        }
+        return super().describe(given, **known)
 
 
 @dataclass(frozen=True)

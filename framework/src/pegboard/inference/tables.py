@@ -15,8 +15,6 @@ from ..base.errors import PegboardError
 from ..base.nearest import nearest
 
 TABLES = (".csv", ".json", ".jsonl")
-PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
-TEXTS = (".txt", ".text", ".md")
 FORMULA = tuple("=+-@\t\r\n")  # first characters of what spreadsheets work out
 SHOWN = 20  # files that a message lists
 
@@ -35,11 +33,11 @@ def given_texts(texts: Sequence[str]) -> Given:
     return Given(list(texts), {"text": list(texts)}, [repr(text) for text in texts])
 
 
-def given_files(paths: Sequence[str], kind: str, lines: bool = False) -> Given:
-    """Pictures, or texts, that files hold, also all those in folders; with `lines` a text for every line."""
-    found = _files(paths, PICTURES if kind == "picture" else TEXTS, kind)
+def given_files(paths: Sequence[str], kind: str, suffixes: Sequence[str], lines: bool = False) -> Given:
+    """Samples that files hold, also all those in folders; with `lines` a text for every line."""
+    found = _files(paths, suffixes, kind)
     names = [str(path) for path in found]
-    if kind == "picture":
+    if kind != "text":
         return Given(names, {"file": names}, names)
     given, wrong = Given([], {"file": []} | ({"line": []} if lines else {})), []
     for name, path in zip(names, found, strict=True):

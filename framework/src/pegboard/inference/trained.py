@@ -17,19 +17,18 @@ from ..config.nodes import Chosen
 from ..config.one_part import insist_on_fit
 from ..contract.records import Context, Facts
 from ..contract.results import Batch, Codec, Decoding, Objective, Probe, Source, Splits
-from ..contract.specs import DataSpec, Image, Masked, Span, Tokens
+from ..contract.specs import UNASKED, DataSpec, Tokens
 from ..data import Resident, place, reading
 from ..engine.evaluate import Evaluator, eval_mode, on_cpu, reading_batches
 from ..engine.precision import choose_device, choose_precision, full_precision, rounding
 from ..planning.plan import build, private_rng, read_data
 from ..report.curves import draw_figure
 from .loading import load_model, restore
-from .readable import Decode, worded
+from .readable import Decode, Read, worded
 from .tables import Given, refuse
 
 PIECE = 256  # pictures or texts that are in memory at a time
 TRUTH = "target"  # column of what the data says
-UNASKED = -100  # in a target, where nothing is asked
 Advance = Callable[[int], None]  # told how many samples are done
 
 
@@ -219,14 +218,12 @@ class Trained:
         said = self.objective.predict(output)
         if not said:
             raise PegboardError(self._silent())
-        spec, target, asked, read = self.plan.spec, batch.target, None, None
+        spec, target = self.plan.spec, batch.target
         if truth and target is not None:
             said = {TRUTH: target.cpu(), **said}
-        if isinstance(spec.target, Tokens) and target is not None and not target.is_floating_point():
-            asked = target != UNASKED
-        if isinstance(spec.target, Masked | Span) and self.codec is not None:
-            read = self.codec.decode_input
-        return worded(said, batch.inputs, spec, self._decode(), read, asked)
+        asked = None if spec.target is None or target is None else spec.target.steps_asked(target)
+        decode, read = self._texts()
+        return worded(said, batch.inputs, spec, decode, read, asked)
 
     def _silent(self) -> str:
         settings, part = self.plan.settings, self.plan.objective.entry.part
@@ -234,16 +231,16 @@ class Trained:
         hint = "\nwhat it generates: pegboard sample" if model.samples else ""
         return f"objective {part.name!r} of {self.ref} says nothing of a single sample{hint}"
 
-    def _decode(self) -> Decode | None:
-        """What makes a text of symbols, where the target is text."""
-        if not isinstance(self.plan.spec.target, Tokens):
-            return None
-        return None if self.codec is None else self.codec.decode
+    def _texts(self) -> tuple[Decode | None, Read | None]:
+        """What makes texts of symbols of the target and of the inputs, where the target is text."""
+        target = self.plan.spec.target
+        codec = self.codec if target is not None and target.decoded else None
+        return (None, None) if codec is None else (codec.decode, codec.decode_input)
 
     def _translated(self, batch: Batch, how: Decoding) -> dict[str, list[Any]]:
         """What is read, where the data tells, its translation, and that of the data where there is one."""
         generate: Any = self.model.generate
-        columns, decode = {"class": generate(*batch.inputs, how=how)}, self._decode()
+        columns, (decode, _) = {"class": generate(*batch.inputs, how=how)}, self._texts()
         if batch.target is not None:
             columns["target"] = batch.target
         spec = DataSpec((), self.plan.spec.target)
@@ -253,10 +250,9 @@ class Trained:
         return found if read is None else {"source": read(0, batch.inputs[0]), **found}
 
     def column(self, kind: str) -> str:
-        """The only column that the model's inputs come from, where that is a picture or a text."""
+        """The only column that the model's inputs come from, where its cells are files of this kind."""
         spec, codec = self.plan.spec, self._reads()
-        wanted = Image if kind == "picture" else Tokens
-        if len(codec.columns) == 1 and spec.inputs and isinstance(spec.inputs[0], wanted):
+        if len(codec.columns) == 1 and spec.inputs and spec.inputs[0].file_kind == kind:
             return codec.columns[0]
         shown = ", ".join(codec.columns[:8]) + (", ..." if len(codec.columns) > 8 else "")
         raise PegboardError(
