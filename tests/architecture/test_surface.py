@@ -40,7 +40,7 @@ cli
 WORDS = set(  # as English has them
     "constant digits filters flow gradients linear margin modes objects operations solids".split()
     + "span step translation".split()
-) | {"rnn"}  # a switch of torch.backends.cudnn
+) | {"rnn", "clip"}  # a switch of torch.backends.cudnn; a role of gradients
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

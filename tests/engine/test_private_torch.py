@@ -31,8 +31,8 @@ CONFIG: dict[str, Any] = {
     "data": {"name": "iris", "batch_size": 16},
     "model": {"name": "mlp", "hidden": [8]},
     "optimizer": {"name": "adamw", "lr": 0.01},
-    "regularizers": {"weight_decay": {"value": 0.1}},
-    "trainer": {"steps": 6, "accumulate": 2, "ema": 0.9, "clip": 1.0, "device": "cpu", "log_every": 1},
+    "regularizers": {"weight_decay": {"value": 0.1}, "clip": {"bound": 1.0}},
+    "trainer": {"steps": 6, "accumulate": 2, "ema": 0.9, "device": "cpu", "log_every": 1},
 }
 QUICK = torch_private.STEPS[0]  # the one that every change is tried without
 Outcome = tuple[dict[str, torch.Tensor], list[Any], str, dict[str, Any]]

@@ -17,6 +17,7 @@ from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
+from pegboard_constraints.functional import clip_norm, clip_value
 from torch import nn
 from torch.nn import functional
 
@@ -93,6 +94,15 @@ def test_a_trick_adds_at_most_5_calls_of_the_core(trick: str, tmp_path: Path) ->
     plain = per_step(loop_of(tmp_path), CORE)
     body = 6 if trick == "distillation" else 0  # the unfilled pegs of its teacher
     assert per_step(loop_of(tmp_path, regularizers={trick: TRICKS[trick]}), CORE) - plain <= 5 + body
+
+
+@pytest.mark.parametrize("by", ["norm", "value"])
+def test_clipping_costs_little_more_than_its_arithmetic(by: str, tmp_path: Path) -> None:
+    clip = {"norm": clip_norm, "value": clip_value}[by]
+    clipped = loop_of(tmp_path, regularizers={"clip": {"bound": 0.5, "by": by}})
+    grads = [p.detach().clone() for p in clipped.assembly.model.parameters()]
+    arithmetic = count_calls(lambda: clip(grads, 0.5)) - count_calls(lambda: None)
+    assert per_step(clipped) - per_step(loop_of(tmp_path)) <= arithmetic + 3
 
 
 def test_weight_decay_adds_no_work_to_the_optimizer(tmp_path: Path) -> None:

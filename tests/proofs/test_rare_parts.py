@@ -42,21 +42,21 @@ def alike(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("has", "trainer"),
+    ("has", "clip", "trainer"),
     first_of_each_row(
         [
-            ("complex", {"clip": 0.1, "ema": 0.9, "accumulate": 2}),
-            ("complex", {"clip": 0.01, "clip_by": "value"}),
-            ("sums", {}),
-            ("lengths", {"clip": 0.1, "ema": 0.9}),
+            ("complex", {"bound": 0.1}, {"ema": 0.9, "accumulate": 2}),
+            ("complex", {"bound": 0.01, "by": "value"}, {}),
+            ("sums", None, {}),
+            ("lengths", {"bound": 0.1}, {"ema": 0.9}),
         ]
     ),
 )
 @pytest.mark.usefixtures("only_traced")
 def test_a_rare_model_trains_in_steps_and_in_graphs(
-    has: str, trainer: dict[str, Any], tmp_path: Path
+    has: str, clip: dict[str, Any] | None, trainer: dict[str, Any], tmp_path: Path
 ) -> None:
-    given = rare(model={"name": "rare", "has": has}, trainer=trainer)
+    given = rare(model={"name": "rare", "has": has}, regularizers={"clip": clip}, trainer=trainer)
     eager, traced, made = ends(given, tmp_path)
     assert (made["level"], made["why"]) == ("step", "")
     assert alike(eager, traced)

@@ -52,7 +52,7 @@ class Combination:
 
     def config(self, **trainer: Any) -> dict[str, Any]:
         given = {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if not name.startswith("clip")},
             "steps": STEPS,
             "device": "cpu",
             "log_every": 5,
@@ -64,6 +64,7 @@ class Combination:
             "data": {"name": "digits", "limit": ROWS, "batch_size": BATCH},
             "model": {"name": "mlp", "hidden": [8]},
             "optimizer": {"name": "adam", "lr": RATE},
+            "regularizers": {"clip": self.clip and {"bound": self.clip, "by": self.clip_by}},
             "trainer": given,
         }
 
@@ -329,8 +330,6 @@ def test_tf32_and_order_of_sums_are_switches_that_are_put_back(
 
 
 WRONG = {
-    "clip=-1": "expected a number (more than 0) or null",
-    "clip_by=length": "expected one of norm, value",
     "accumulate=0": "expected a whole number (at least 1",
     "ema=1": "expected a number (more than 0 and less than 1) or null",
     "precision=fp8": "expected one of auto, fp32, tf32, bf16, fp16",

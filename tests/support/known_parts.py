@@ -1,5 +1,7 @@
 """Which distribution of this workspace offers which part: kind -> name -> distribution.
 
+Under `moved` stand fields that the core had, and those of parts that have taken their place.
+
 The core ships the list as data, to tell somebody what to install for a part that is missing. Run as
 a script, this writes it anew.
 """
@@ -24,6 +26,8 @@ def text() -> str:
     for plugin in Registry.discover().plugins:
         for part in plugin.parts if plugin.dist in ours else ():
             index.setdefault(part.kind, {})[part.name] = plugin.dist
+            for old, new in getattr(part, "replaces", {}).items():
+                index.setdefault("moved", {})[old] = f"{part.name}.{new}"
     return json.dumps(index, indent=1, sort_keys=True) + "\n"
 
 

@@ -163,6 +163,14 @@ class Teach:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """Keep gradients short."""
+
+    size: Annotated[float, Gt(0)]
+    by: Literal["norm", "value"] = "norm"
+
+
+@dataclass(frozen=True)
 class Board:
     """Figures on a board."""
 
@@ -204,6 +212,13 @@ def parts() -> list[Any]:
         Regularizer("soften", Soften, build, stages={"edit_target": "smooth"}, targets=(Classes,)),
         Regularizer("teach", Teach, build, stages={"edit_loss": "mix"}),
         Regularizer("loner", Empty, build, stages={"edit_grads": "clip"}, conflicts=("drop",)),
+        Regularizer(
+            "bound",
+            Bound,
+            build,
+            stages={"edit_grads": "noise"},
+            replaces={"trainer.clip": "size", "trainer.clip_by": "by"},
+        ),
         Regularizer("bomb", Empty, build, check=explode, stages={"edit_loss": "term"}),
         ObjectivePart("entropy", Empty, build, targets=(Classes,), default_for=(Classes,)),
         ObjectivePart("squares", Empty, build, targets=(Values,), default_for=(Values,)),

@@ -25,6 +25,7 @@ from .fitting import Fitting
 from .load import Loaded, Source, load, locate
 from .merge import merge, part_at
 from .misplaced_keys import relocate
+from .moved_fields import Moved, move
 from .nodes import Plugins, Settings, Trainer
 from .read import bare, wrap
 from .report import ConfigError, Mistake, flow, join, listed, shown
@@ -62,6 +63,8 @@ def check(
     if mistakes:
         raise ConfigError(mistakes, loaded.title)
     assert settings is not None
+    for old, note in () if begun else checker.moved.notes():
+        warnings.warn(f"{loaded.locate(old)}: {note}", FutureWarning, stacklevel=2)
     for chosen in checker.reads.values():
         if note := chosen.entry.part.deprecated:
             where = loaded.locate(chosen.path)
@@ -106,6 +109,7 @@ class _Checker:
         self.sections: dict[str, tuple[str, Any]] = {}  # section -> the key it stands under, its value
         self.reads: dict[str, Read] = {}  # dotted path -> part
         self.unfinished: list[Mistake] = []  # values that are still to be given
+        self.moved = Moved({}, {})
         self.local: dict[str, str] = {}  # files of local plugins -> dotted path
 
     def run(
@@ -117,12 +121,14 @@ class _Checker:
     ) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
         self._top()
-        plugins, trainer = self._core(Plugins, "plugins"), self._core(Trainer, "trainer")
-        self.found += compatibility.fit_folds(trainer, self._key("trainer"))
+        plugins = self._core(Plugins, "plugins")
         name = self._value("name", RUN_NAME, self._default_name())
         seed = self._value("seed", SEED, 0)
         plugins = self._local(plugins or Plugins())
         self.registry = self._discover(plugins) if registry is None else registry
+        self._move()
+        trainer = self._core(Trainer, "trainer")
+        self.found += compatibility.fit_folds(trainer, self._key("trainer"))
         self.parts = Parts(self.registry, self.found)
         for section, kind in sections().values():
             if section.keyed:
@@ -137,7 +143,7 @@ class _Checker:
         if self.found or self.loaded.mistakes or self.unfinished:
             return None
         assert trainer is not None
-        loaded, notes = self.loaded, tuple(map(fitting.noted, fitting.late))
+        loaded, notes = self.loaded, tuple(map(fitting.noted, (*self.moved.remarks, *fitting.late)))
         places = (loaded.origins, loaded.values, loaded.file)
         whole = Whole(name, seed, trainer, plugins, spec, *places, notes, self.begun)
         return settle(whole, self.reads, self.registry)
@@ -196,6 +202,22 @@ class _Checker:
             )
             if near and near[0] not in tree and score(key, near[0]) >= 0.75:
                 self.sections.setdefault(near[0], (key, value))
+
+    def _move(self) -> None:
+        """Fields of the trainer that plugins have taken over become parts, with the places of the fields."""
+        sections = [self.sections.get(name, (name, {}))[1] for name in ("trainer", "regularizers")]
+        trainer, tricks = ({} if node is None else node for node in sections)
+        if not (isinstance(trainer, Mapping) and isinstance(tricks, Mapping)):
+            return
+        self.moved = move(trainer, tricks, self.loaded, self.registry, self.begun)
+        self.found += self.moved.mistakes
+        for name, node in (("trainer", self.moved.trainer), ("regularizers", self.moved.regularizers)):
+            if name in self.sections or node:
+                self.sections[name] = (self._key(name), node)
+        origins, values = ({**places} for places in (self.loaded.origins, self.loaded.values))
+        for places in (origins, values):
+            places |= {new: places[old] for new, old in self.moved.places.items() if old in places}
+        self.loaded = replace(self.loaded, origins=origins, values=values)
 
     def _blank(self) -> None:
         """Keys with nothing after them, where nothing else is wrong with them; null says it on purpose."""

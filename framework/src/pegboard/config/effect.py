@@ -13,7 +13,7 @@ from .report import Mistake
 from .sections import Read
 
 # Fields of the trainer, and those without which they have no effect.
-SWITCHES = {"steps_per_call": "compile", "compile_mode": "compile", "clip_by": "clip", "mode": "monitor"}
+SWITCHES = {"steps_per_call": "compile", "compile_mode": "compile", "mode": "monitor"}
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,6 @@ def idle(trainer: Trainer, path: str) -> Iterable[Mistake]:
     if trainer.compile_mode != "default" and trainer.compile == "off":
         found = f"{trainer.compile_mode}, but {path}.compile is off: nothing is compiled"
         yield _idle(f"{path}.compile_mode", found, f"default, or {path}.compile=step")
-    if trainer.clip_by != "norm" and trainer.clip is None:
-        found = f"{trainer.clip_by}, but {path}.clip is null: gradients are not clipped"
-        yield _idle(f"{path}.clip_by", found, f"norm, or a bound: {path}.clip=1.0")
     if trainer.mode is not None and trainer.monitor is None:
         found = f"{trainer.mode}, but no figure is named: the objective has its own, and says its direction"
         yield _idle(f"{path}.mode", found, f"null, or a figure: {path}.monitor=val/loss")

@@ -12,6 +12,7 @@ from ..contract.options import DataOptions
 from ..registry.discovery import Registry
 from .fields import describe
 from .habits import instead, key_here
+from .moved_fields import LEFT
 from .nodes import Plugins, Trainer
 from .report import Mistake, join, listed
 from .sections import Read, part_fields, top_keys
@@ -66,6 +67,8 @@ class _Places:
         path = key_here(key)
         if not path or path == parent:
             return None
+        if path in LEFT and (taken := self.registry.replacement(path)):
+            path = ".".join(("regularizers", *taken))
         inside, _, name = path.rpartition(".")
         best = name if inside and inside == parent else path
         return replace(mistake, nearest=(best, *(n for n in mistake.nearest[:1] if n != best)))

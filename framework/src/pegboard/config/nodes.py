@@ -29,8 +29,6 @@ class Trainer:
     device: Annotated[str, DEVICES] = "auto"  # auto takes a GPU where there is one
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 where native, else fp32
     accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
-    clip: Annotated[float, Gt(0)] | None = None  # bound of the gradient of an update
-    clip_by: Literal["norm", "value"] = "norm"  # whether it bounds the length of the gradient or each number
     ema: Annotated[float, Gt(0), Lt(1)] | None = None  # share of an average of the weights that a step keeps
     compile: Literal["off", "model", "step", "auto"] = (
         "off"  # what becomes one graph; auto: what pays in time

@@ -297,6 +297,9 @@ class Regularizer(StepPart[C, "Trick"]):
     neutral: Mapping[str, Any] | None = field(default=None, kw_only=True)
     inputs: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # inputs it works on; () is any
     targets: tuple[type[Spec], ...] = field(default=(), kw_only=True)  # targets it works on; () is any
+    # Fields that the core had for what it does now, and its own in their place: {"trainer.old": "new"}. A
+    # config that gives one of them uses the part.
+    replaces: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Whole updates as compiled graphs: forward, loss, tricks, backward, clipping, update and average in one.
+"""Whole updates as compiled graphs: forward, loss, tricks, backward, update and average in one.
 
 What a graph saves is what Python and dispatch cost in a step, which for a small model is most of it. Torch
 looks before every call whether a graph still fits the objects it was made from; of the updates between two

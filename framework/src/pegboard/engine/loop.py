@@ -434,7 +434,7 @@ class Loop:
         if self.precision.scaler:
             self.precision.scaler.load_state_dict(state["scaler"])
         for key, trick in a.tricks.items():
-            trick.load_state_dict(state["tricks"][key])
+            trick.load_state_dict(state["tricks"].get(key, {}))  # one that was a field of the core has none
         torch.set_rng_state(state["rng"]["cpu"])
         if "cuda" in state["rng"] and a.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["rng"]["cuda"], a.device)

@@ -62,13 +62,12 @@ class Step:
             methods = assembly.linked(name, kit.player.name)
             return tuple(watch(f"{name} {key}", method) for key, method in methods)
 
-        trainer, player = assembly.plan.settings.trainer, kit.player
+        player = kit.player
         self.compute = precision.wrap(watch(f"forward and loss of {player.name}", player.loss))
         self.own_target, self.mass = player.target, assembly.objective.mass
         self.edit_batch, self.edit_loss = stage("edit_batch"), stage("edit_loss")
         self.edit_target = stage("edit_target") if player.learns else ()
         self.edit_grads, self.after_step = stage("edit_grads"), stage("after_step")
-        self.bound, self.clip = trainer.clip, watch("clip", CLIPS[trainer.clip_by])
         self.differentiate = watch("backward", self.differentiate)  # type: ignore[method-assign]
         self.move = watch("update", self.move)  # type: ignore[method-assign]
 
@@ -151,7 +150,7 @@ class Step:
         return _differentiate(loss, self.only, True)
 
     def gradients(self, batches: Sequence[Batch], in_graph: bool = False) -> tuple[Tensor, Grads]:
-        """The mean loss of batches and its gradients, as tricks have edited and clipping has bounded them."""
+        """The mean loss of batches and its gradients, as tricks have edited them."""
         total: Tensor | None = None
         grads: Grads = []
         for batch, share in zip(batches, self.shares(batches) if len(batches) > 1 else ALONE, strict=True):
@@ -169,8 +168,6 @@ class Step:
                 grads = edit(grads, self.params)
             if not in_graph:
                 self.restore_memory()
-        if self.bound is not None:
-            grads = self.clip(grads, self.bound)
         return total, grads
 
     def collected(self) -> Grads:
@@ -341,30 +338,6 @@ def _differentiate(loss: Tensor, params: tuple[Tensor, ...], keep: bool) -> Sequ
         (loss,), (seed,), False, False, params, True, accumulate_grad=keep
     )
     return found or ()
-
-
-def clip_norm(grads: Grads, bound: float) -> Grads:
-    """Gradients scaled to a joint length of at most `bound`, by the arithmetic of torch's clip_grad_norm_."""
-    present = [g for g in grads if g is not None]
-    # The compiler joins norms of its own making, and cannot call torch's of a list from C++.
-    norm = torch.nn.utils.get_total_norm(present, foreach=False if torch.compiler.is_compiling() else None)
-    scale = torch.clamp(bound / (norm + 1e-6), max=1.0)
-    # Beside longer numbers the length is one of those, and a gradient without axes would become one too.
-    return [None if g is None else g * scale if g.dim() else (g * scale).to(g.dtype) for g in grads]
-
-
-def clip_value(grads: Grads, bound: float) -> Grads:
-    """Gradients with every number between -bound and bound; one that is not finite becomes nan."""
-    return [None if g is None else _clamp(g, bound) + g * 0 for g in grads]
-
-
-def _clamp(g: Tensor, bound: float) -> Tensor:
-    if not g.is_complex():
-        return g.clamp(-bound, bound)
-    return torch.view_as_complex(torch.view_as_real(g).clamp(-bound, bound))
-
-
-CLIPS = {"norm": clip_norm, "value": clip_value}  # by the values of trainer.clip_by
 
 
 def _sums(grads: Grads, more: Sequence[Tensor | None], in_graph: bool) -> Grads:

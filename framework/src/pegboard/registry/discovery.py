@@ -224,6 +224,18 @@ class Registry:
         near = nearest(name, [*names, *_index().get(kind, ())])
         return UnknownPart(message, f"one of {', '.join(sorted(set(names))) or 'none installed'}", near, hint)
 
+    def replacement(self, path: str) -> tuple[str, str] | None:
+        """The regularizer, and its field, that took over a field of the core's, as trainer.x; None for none.
+
+        One that is not installed is known too, so that it is said what to install.
+        """
+        for entry in self.entries("regularizer"):
+            replaces: dict[str, str] = getattr(entry.part, "replaces", {})
+            if path in replaces:
+                return self.reference(entry), replaces[path]
+        name, _, own = _index().get("moved", {}).get(path, "").partition(".")
+        return (name, own) if name else None
+
     @property
     def specs(self) -> SpecNames:
         """The specs of the core and of its plugins, by their names in files."""
@@ -259,7 +271,10 @@ def _few(names: Sequence[str]) -> str:
 
 @functools.cache
 def _index() -> dict[str, dict[str, str]]:
-    """Which distribution is known to offer which part, installed or not: kind -> name -> distribution."""
+    """Which distribution is known to offer which part, installed or not: kind -> name -> distribution.
+
+    Under `moved`, which field of which part has taken the place of a field of the core: path -> part.field.
+    """
     index: dict[str, dict[str, str]] = json.loads(
         Path(__file__).with_name("known_parts.json").read_text("utf-8")
     )

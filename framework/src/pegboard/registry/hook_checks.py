@@ -47,6 +47,7 @@ _DECLARED: list[tuple[str, str, Callable[[Any], bool]]] = [
     *((name, *_SPECS) for name in ("inputs", "targets", "default_for")),
     *((name, *_NAMES) for name in ("pegs", "after", "before", "conflicts")),
     ("stages", "a mapping of stages to roles", lambda value: value == () or isinstance(value, Mapping)),
+    ("replaces", "a mapping of paths to fields", lambda value: not value or isinstance(value, Mapping)),
     ("neutral", "a mapping of fields to values", lambda value: not value or isinstance(value, Mapping)),
     *((name, "a text that says why", lambda v: v == () or isinstance(v, str)) for name in REASONS),
 ]
