@@ -180,6 +180,11 @@ DRAWN = """
                 axes = figure.add_subplot(len(batches), 3, 3 * place + number + 1)
                 axes.imshow(clip[:, 0].flatten(0, 1).numpy())
                 axes.set_title(f"{split} {words[number]}")
+
+    def encode(self, cells):
+        import torch
+
+        return torch.tensor(cells, dtype=torch.float32).view(-1, self.frames, 1, *self.sides)
 """
 
 
@@ -217,6 +222,20 @@ def test_predictions_of_a_plugin_s_spec_are_in_its_words(
     ]
     assert all(re.fullmatch(r"4 places, the last at -?\d\.\d", cell) for cell in cells)
     assert "4 places, the last at " in (run.folder / "report.html").read_text("utf-8")
+
+
+def test_a_table_is_read_by_a_plugin_s_spec(
+    shown: tuple[Path, pegboard.Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, run = shown
+    monkeypatch.chdir(path.parent)
+    clips = torch.randn(2, 4, 1, 6, 6)
+    Path("rows.json").write_text(json.dumps([{"clip": clip.tolist()} for clip in clips]))
+    assert main(["predict", str(run.folder), "--input", "rows.json", "--local", path.name]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    with torch.no_grad():
+        ends = pegboard.load(run, local=[path])(clips)[:, -1, 0].tolist()
+    assert [row["track"] for row in rows] == [f"4 places, the last at {end:.1f}" for end in ends]
 
 
 def test_samples_of_a_plugin_s_spec_are_drawn(

@@ -29,6 +29,10 @@ class NoExample(PegboardError, NotImplementedError):
     """A spec that does not override `example`."""
 
 
+class NoEncoding(PegboardError, NotImplementedError):
+    """A spec that does not override `encode`."""
+
+
 class NoPicture(PegboardError, NotImplementedError):
     """A spec that does not override `draw`."""
 
@@ -97,7 +101,19 @@ class Spec:
         """
         return None
 
-    # In tables of predictions.
+    # In tables that a person gives, and in those of predictions.
+    @classmethod
+    def encodes(cls) -> bool:
+        """Whether cells of a table are read by the spec itself."""
+        return cls.encode is not Spec.encode
+
+    def encode(self, cells: Sequence[Any]) -> torch.Tensor:
+        """The input of samples that a person gives, a cell of a table or the path of a file for each.
+
+        It is asked where the data set has no `encode`, which knows how the data was scaled.
+        """
+        raise NoEncoding(f"{type(self).__name__} reads no cells: define encode(cells) in it")
+
     def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
         """Columns of a table for people: what an objective predicts of this target, a value for each sample.
 
@@ -633,6 +649,18 @@ class DataSpec:
     inputs: tuple[Spec, ...] = ()
     target: Spec | None = None
     names: tuple[str, ...] = field(default=())  # names of the inputs, for people
+
+    def encode(self, columns: Mapping[str, Sequence[Any]]) -> tuple[torch.Tensor, ...]:
+        """Inputs of samples from the columns of a table, each read by its spec."""
+        return tuple(spec.encode(columns[name]) for spec, name in zip(self.inputs, self.columns, strict=True))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the inputs, or input1 and so on; none where the specs read no cells."""
+        if not self.inputs or not all(spec.encodes() for spec in self.inputs):
+            return ()
+        numbered = tuple(f"input{i}" for i in range(1, 1 + len(self.inputs)))
+        return self.names if len(self.names) == len(numbered) else numbered
 
     @property
     def known(self) -> bool:

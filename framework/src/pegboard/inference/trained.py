@@ -124,10 +124,11 @@ class Trained:
         if kept is not None:
             return kept
         splits = self.splits
-        if splits.encode is None:
-            return None
-        return Codec(
-            splits.encode, splits.columns, splits.decode, splits.decode_input, splits.asked, splits.invert,
+        encode, columns = splits.encode, splits.columns
+        if encode is None and (columns := splits.spec.columns):
+            encode = splits.spec.encode
+        return None if encode is None else Codec(
+            encode, columns, splits.decode, splits.decode_input, splits.asked, splits.invert,
             splits.table, splits.read,
         )  # fmt: skip
 
