@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 from pegboard.cli import main
 from pegboard.config.check import ConfigError, check
-from pegboard.config.report import Mistake
+from pegboard.config.errors import Mistake
 from pegboard.config.sections import top_keys
 from pegboard.contract import hookspecs, records
 from pegboard.contract.kinds import KINDS, Kind, Section, sections

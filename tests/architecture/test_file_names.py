@@ -13,8 +13,8 @@ CORE = ROOT / "framework" / "src" / "pegboard"
 NAMES = {value for name, value in vars(names).items() if name.isupper()}
 SPELLED = {
     "store/names.py": "all of them",
-    "config/saved.py": "those of a trained model, which a config may name",
-    "config/habits.py": "an example in a message",
+    "config/trained_models.py": "those of a trained model, which a config may name",
+    "config/other_trainers.py": "an example in a message",
     "cli/new.py": "files of a new plugin",
     "tools/scaffold/__init__.py": "the same",
 }

@@ -14,8 +14,8 @@ import pytest
 from pegboard.cli import main
 from pegboard.config.check import check
 from pegboard.config.nodes import Origin
-from pegboard.config.read import bare, read
 from pegboard.config.schema import HEADER, schema
+from pegboard.config.yaml_reader import bare, read
 from pegboard.registry.discovery import Registry
 from sandbox import ROOT
 

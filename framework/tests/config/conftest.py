@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from pegboard.config.check import ConfigError, check
+from pegboard.config.errors import Mistake
 from pegboard.config.nodes import Settings
-from pegboard.config.report import Mistake
 from pegboard.contract.records import (
     Dataset,
     Facts,

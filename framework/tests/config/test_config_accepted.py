@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pegboard.config.check import ConfigError, check
-from pegboard.config.report import Mistake
+from pegboard.config.errors import Mistake
 from pegboard.contract.records import (
     Dataset,
     Facts,

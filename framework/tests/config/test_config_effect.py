@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 from pegboard.config.check import ConfigError, check, refine
-from pegboard.config.report import Mistake
+from pegboard.config.errors import Mistake
 from pegboard.contract.records import Dataset, Facts, Ge, ObjectivePart, Problem, Regularizer, Schedule
 from pegboard.contract.specs import Classes, DataSpec, Vector
 from pegboard.registry.discovery import Plugin, Registry

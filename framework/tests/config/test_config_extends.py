@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pegboard.config.report import Mistake
+from pegboard.config.errors import Mistake
 
 Refuse = Callable[..., list[Mistake]]
 SECRET = "hunter2"

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from pegboard.cli import main
-from pegboard.config import habits
+from pegboard.config import other_trainers
+from pegboard.config.errors import Mistake
 from pegboard.config.fields import describe
 from pegboard.config.moved_fields import LEFT
 from pegboard.config.nodes import Trainer
-from pegboard.config.report import Mistake
 from pegboard.config.sections import top_keys
 from pegboard.contract.options import DataOptions, ModelOptions
 
@@ -91,8 +91,8 @@ def test_every_key_that_is_named_is_one() -> None:
     keys = set(top_keys()) | {"optimizer.lr", "optimizer.schedule", "optimizer.schedule.warmup"}
     for section, cls in (("trainer", Trainer), ("data", DataOptions), ("model", ModelOptions)):
         keys |= {f"{section}.{field.name}" for field in describe(cls)}
-    assert set(habits.KEYS.values()) <= keys | set(LEFT)
-    assert not set(habits.KEYS) & set(habits.INSTEAD)
+    assert set(other_trainers.KEYS.values()) <= keys | set(LEFT)
+    assert not set(other_trainers.KEYS) & set(other_trainers.INSTEAD)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pegboard.config.dump import to_yaml
+from pegboard.config.errors import ConfigError
 from pegboard.config.load import Loaded, load, read_yaml
-from pegboard.config.report import ConfigError
 from sweeps import first_of_each_row
 
 

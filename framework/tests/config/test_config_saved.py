@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import pytest
 from pegboard.config.check import ConfigError, check
-from pegboard.config.report import Mistake
+from pegboard.config.errors import Mistake
 from pegboard.contract.records import ProbePart, Regularizer, SavedModel
 from pegboard.registry.discovery import Plugin, Registry
 

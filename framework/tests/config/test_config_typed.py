@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
+from pegboard.config.errors import Mistake
 from pegboard.config.fields import comments, describe, words
-from pegboard.config.report import Mistake
-from pegboard.config.typed import BAD, build, convert
+from pegboard.config.match_fields import BAD, build, convert
 from pegboard.contract.records import Ge, Gt, Le, Length, Lt, Matches
 
 

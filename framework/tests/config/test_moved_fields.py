@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from pegboard.config.check import ConfigError, check, refine
+from pegboard.config.errors import Mistake
 from pegboard.config.nodes import Settings
-from pegboard.config.report import Mistake
 from pegboard.contract.specs import Classes, DataSpec, Vector
 from pegboard.registry.discovery import Plugin, Registry
 

@@ -15,8 +15,8 @@ from pegboard import Ragged, Sequences, Splits, Stream
 from pegboard.config.check import check
 from pegboard.contract.options import DataOptions
 from pegboard.data import Sampler, least_samples, padding_share, similar_order
+from pegboard.data.device_placement import Held
 from pegboard.data.padding import in_pieces
-from pegboard.data.placing import Held
 from pegboard.engine.evaluate import reading_batches
 from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import cut_and_resumed, differences, points, whole

@@ -10,7 +10,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import DataSpec, Resident, Splits, Stream
-from pegboard.data import GraphSet, Ragged, Sequences, place, placing, say_where
+from pegboard.data import GraphSet, Ragged, Sequences, device_placement, place, say_where
 
 Config = Callable[..., dict[str, Any]]
 X = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))  # 3200 bytes
@@ -28,15 +28,15 @@ def splits(**notes: str) -> Splits:
 def test_half_of_the_free_memory_of_a_device_may_hold_samples(
     size: int, free: int | None, fits: bool
 ) -> None:
-    assert placing.fits_on(size, free) is fits
+    assert device_placement.fits_on(size, free) is fits
 
 
 def test_devices_without_a_memory_of_their_own_always_have_room() -> None:
-    assert placing.free_on("cpu") is None and placing.free_on("mps") is None
+    assert device_placement.free_on("cpu") is None and device_placement.free_on("mps") is None
 
 
 def test_what_fits_is_moved_and_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "free_on", lambda device: 8800)
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 8800)
     given = splits()
     assert place(given, "meta") == ""
     assert isinstance(given.train, Resident) and given.train.inputs[0].device.type == "meta"
@@ -44,7 +44,7 @@ def test_what_fits_is_moved_and_nothing_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_does_not_fit_stays_in_memory_and_batches_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "free_on", lambda device: 8799)  # all splits are 4400 bytes
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 8799)  # all splits are 4400 bytes
     given = splits()
     said = say_where(given, "meta")
     assert place(given, "meta") == said
@@ -62,20 +62,20 @@ def test_what_does_not_fit_stays_in_memory_and_batches_are_copied(monkeypatch: p
 def test_graphs_that_do_not_fit_stay_in_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs = GraphSet(X, torch.tensor([[0, 1], [1, 0]]), torch.tensor([[40, 2], [60, 0]]), Y[:2])
     assert graphs.nbytes == 3200 + 32 + 16 + 2 * 32
-    monkeypatch.setattr(placing, "free_on", lambda device: 2 * graphs.nbytes - 1)
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 2 * graphs.nbytes - 1)
     given = Splits(spec=DataSpec(), train=graphs)
     assert place(given, "meta").startswith("3.23 KiB of samples stay in the memory of the machine")
     assert isinstance(given.train, Stream) and given.train.varied
     batch, expected = given.train.gather(torch.tensor([1])), graphs.gather(torch.tensor([1]))
     assert [x.shape for x in batch.inputs] == [x.shape for x in expected.inputs]
     assert {x.device.type for x in batch.inputs} == {"meta"}
-    monkeypatch.setattr(placing, "free_on", lambda device: 2 * graphs.nbytes)
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 2 * graphs.nbytes)
     given = Splits(spec=DataSpec(), train=graphs)
     assert place(given, "meta") == "" and isinstance(given.train, GraphSet)
 
 
 def test_batches_that_are_copied_are_those_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "free_on", lambda device: 0)
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 0)
     symbols = Sequences.join([[1] * (i % 5 + 1) for i in range(100)], 0)
     for source in (Resident([X], Y), Ragged([symbols, X], Y)):
         given = Splits(spec=DataSpec(), train=source)
@@ -111,7 +111,7 @@ def test_a_run_without_room_on_its_device_says_so_and_ends_alike(
 ) -> None:
     usual = pegboard.train(config(), root=tmp_path / "usual")
     assert "\ndata: " not in capsys.readouterr().out + (usual.folder / "plan.txt").read_text()
-    monkeypatch.setattr(placing, "free_on", lambda device: 100)
+    monkeypatch.setattr(device_placement, "free_on", lambda device: 100)
     run = pegboard.train(config(), root=tmp_path / "short")
     line = "of samples stay in the memory of the machine, and batches are copied: cpu has 100 B free"
     assert line in capsys.readouterr().out and line in (run.folder / "plan.txt").read_text()

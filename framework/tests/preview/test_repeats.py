@@ -1,6 +1,6 @@
 """Blocks that are all alike are told once."""
 
-from pegboard.preview.repeats import folded
+from pegboard.preview.repeated_blocks import folded
 
 
 def test_rows_of_blocks_that_are_alike_become_one_where_the_first_stood():

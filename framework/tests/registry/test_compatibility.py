@@ -22,7 +22,7 @@ from pegboard.cli import main
 from pegboard.registry.adapters import Adapter, plugin_api
 from pegboard.registry.discovery import Registry
 from pegboard.registry.installed import Plugin, find_installed, negotiate
-from pegboard.tools.import_report import import_alone
+from pegboard.tools.isolated_import import import_alone
 
 PYTHON = f'python_version >= "{sys.version_info[0]}.{sys.version_info[1]}"'
 OTHER = f'python_version < "{sys.version_info[0]}.{sys.version_info[1]}"'

@@ -9,7 +9,7 @@ from pathlib import Path
 import pegboard
 import pytest
 from pegboard.config.check import check
-from pegboard.config.report import ConfigError, Mistake
+from pegboard.config.errors import ConfigError, Mistake
 
 PARTS = """
 from dataclasses import dataclass, field

@@ -15,7 +15,7 @@ import yaml
 from pegboard import PegboardError
 from pegboard.cli import main
 from pegboard.engine.loop import Loop
-from pegboard.store import checkpoint, unsaved
+from pegboard.store import checkpoint, save_errors
 from safetensors import SafetensorError
 
 Config = Callable[..., dict[str, Any]]
@@ -66,7 +66,7 @@ def test_a_full_disk_says_what_is_saved_and_how_to_go_on(
     (root.parent / "cfg.yaml").write_text(yaml.safe_dump(config()))
     monkeypatch.setattr(checkpoint, "_write", third)
     little = shutil._ntuple_diskusage(2**40, 2**40 - 5120, 5120)
-    monkeypatch.setattr(unsaved.shutil, "disk_usage", lambda path: little)
+    monkeypatch.setattr(save_errors.shutil, "disk_usage", lambda path: little)
     assert main(["train", str(root.parent / "cfg.yaml"), "--root", str(root), "--quiet"]) == 2
     said = capsys.readouterr().err
     assert (
@@ -90,8 +90,8 @@ def test_a_full_disk_at_the_first_row_is_told_too(
 def test_what_a_library_says_of_another_failure_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsaved.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 0, 2**40))
-    error = unsaved.why_unwritten(tmp_path, RuntimeError("cannot write this"))
+    monkeypatch.setattr(save_errors.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 0, 2**40))
+    error = save_errors.why_unwritten(tmp_path, RuntimeError("cannot write this"))
     assert (error.errno, error.strerror) == (errno.EIO, "cannot write this") and not list(tmp_path.iterdir())
 
 

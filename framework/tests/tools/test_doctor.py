@@ -11,7 +11,7 @@ import pytest
 from crowd import MODULE, install
 from pegboard.cli import main
 from pegboard.tools.doctor import _manners
-from pegboard.tools.import_report import Imported
+from pegboard.tools.isolated_import import Imported
 from strangers import code, move_in, only_these
 
 Records = dict[str, dict[str, Any]]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from crowd import MODULE, install
-from pegboard.tools.import_report import Imported, import_alone, import_each
+from pegboard.tools.isolated_import import Imported, import_alone, import_each
 from strangers import BROKEN, CHANGES, ILL, RUDE, move_in
 
 KINDS = ("well", *BROKEN, *RUDE, *ILL)

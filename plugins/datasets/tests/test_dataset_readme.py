@@ -43,7 +43,7 @@ def test_a_config_of_the_readme_is_right_and_its_data_can_be_built(
     block, small, parts, rows_cache, tmp_path, monkeypatch, request
 ):
     from pegboard import Context
-    from pegboard.config.typed import build
+    from pegboard.config.match_fields import build
 
     if small:
         request.getfixturevalue("on_small_data")

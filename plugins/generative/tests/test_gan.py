@@ -11,7 +11,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import Batch, PegboardError
-from pegboard.config.report import ConfigError
+from pegboard.config.errors import ConfigError
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 from pegboard_generative import configs
 from pegboard_generative.functional import discriminator_loss, generator_loss, jensen_shannon

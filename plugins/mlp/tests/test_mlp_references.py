@@ -13,7 +13,7 @@ import torch
 from pegboard import Batch, Context, DataSpec, Labels, PegboardError, Reference, Vector
 from pegboard.cli import main
 from pegboard.config.check import check
-from pegboard.config.report import ConfigError
+from pegboard.config.errors import ConfigError
 from pegboard.inference.trained import Trained
 from pegboard.planning.plan import assemble, make_plan
 from pegboard_mlp import reference_configs as configs

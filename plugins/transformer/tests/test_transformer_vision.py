@@ -10,7 +10,7 @@ import pegboard
 import pytest
 import torch
 from pegboard import Classes, Context, DataSpec, Image
-from pegboard.config.report import ConfigError
+from pegboard.config.errors import ConfigError
 from pegboard_transformer import Vit as Config
 from pegboard_transformer import build_vit
 from pegboard_transformer.encoder import Vit

@@ -153,7 +153,7 @@ def _unknown(
     parser: argparse.ArgumentParser, args: argparse.Namespace, words: Sequence[str], rest: Sequence[str]
 ) -> str:
     """What is said of options that a command has not, and of words that it does not take."""
-    from ..config.habits import option
+    from ..config.other_trainers import option
 
     (commands,) = (a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     known = [name for name in commands[args.command]._option_string_actions if name.startswith("--")]

@@ -21,17 +21,17 @@ from ..registry.discovery import Registry
 from ..registry.enabled import absent
 from ..registry.installed import find_installed, names_of
 from . import compatibility
-from .fitting import Fitting
+from .cross_checks import Fitting
+from .errors import ConfigError, Mistake, flow, join, listed, shown
 from .load import Loaded, Source, load, locate
+from .match_fields import About, build, convert
 from .merge import merge, part_at
 from .misplaced_keys import relocate
 from .moved_fields import Moved, move
 from .nodes import Plugins, Settings, Trainer
-from .read import bare, wrap
-from .report import ConfigError, Mistake, flow, join, listed, shown
 from .sections import Parts, Read, as_node, top_keys
 from .settings import Whole, settle
-from .typed import About, build, convert
+from .yaml_reader import bare, wrap
 
 __all__ = ["ConfigError", "check", "refine"]
 

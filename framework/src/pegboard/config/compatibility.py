@@ -13,11 +13,11 @@ from ..contract.records import Facts, Model, ObjectivePart, Optimizer, Part, Pro
 from ..contract.specs import Classes, DataSpec, Spec, fits
 from ..contract.tricks import ROLES, Use, order
 from ..registry.discovery import Entry, Registry, UnknownPart
-from .effect import Length
+from .errors import Mistake, listed
+from .match_fields import build
+from .no_effect import Length
 from .nodes import Trainer
-from .report import Mistake, listed
 from .sections import Parts, Read, nameable
-from .typed import build
 
 
 def read_spec(parts: Parts, data: Read) -> DataSpec | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from .read import scalar
+from .yaml_reader import scalar
 
 
 class _Dumper(yaml.SafeDumper):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
-from .report import flow, listed, number
+from .errors import flow, listed, number
 
 REQUIRED = dataclasses.MISSING
 _PRAGMA = re.compile(r"#\s*(type:|noqa|pragma|ruff:|fmt:|mypy:|pyright:|pylint:).*")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..base.nearest import nearest
-from .report import Mistake
+from .errors import Mistake
 
 Key = str | int
 LONGEST = 10_000  # characters and values that the interpolations of a config may grow to

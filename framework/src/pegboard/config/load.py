@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from ..base.nearest import nearest
+from .accepted_types import is_module, module_hint, refuse_source, refuse_words
 from .dump import to_yaml as to_yaml
+from .errors import ConfigError, Mistake, join, listed, shown
 from .interpolate import interpolate
 from .merge import as_mapping, merge, part_at
 from .nodes import Origin
 from .overrides import overrides as parse
-from .read import DEEPEST, LARGEST, Node, bare, read
-from .report import ConfigError, Mistake, join, listed, shown
 from .sections import top_keys
-from .sources import is_module, module_hint, refuse_source, refuse_words
+from .yaml_reader import DEEPEST, LARGEST, Node, bare, read
 
 _HALF = re.compile("[\ud800-\udfff]")
 Source = str | os.PathLike[str] | Mapping[str, Any]

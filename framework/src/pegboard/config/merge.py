@@ -6,7 +6,7 @@ from typing import Any
 
 from ..contract.kinds import sections
 from ..contract.records import Optimizer, Part
-from .read import Node, switched
+from .yaml_reader import Node, switched
 
 Path = tuple[str, ...]
 

@@ -10,11 +10,11 @@ from ..base.nearest import CUTOFF, score
 from ..contract.kinds import KINDS, Kind, sections
 from ..contract.options import DataOptions
 from ..registry.discovery import Registry
+from .errors import Mistake, join, listed
 from .fields import describe
-from .habits import instead, key_here
 from .moved_fields import LEFT
 from .nodes import Plugins, Trainer
-from .report import Mistake, join, listed
+from .other_trainers import instead, key_here
 from .sections import Read, part_fields, top_keys
 
 

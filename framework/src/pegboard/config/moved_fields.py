@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..registry.discovery import Registry
-from .report import Mistake, flow
+from .errors import Mistake, flow
 
 if TYPE_CHECKING:
     from .load import Loaded

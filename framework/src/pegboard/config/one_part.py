@@ -9,10 +9,10 @@ from ..contract.kinds import KINDS
 from ..contract.records import Facts, Part
 from ..registry.discovery import Registry
 from .compatibility import facts, objections, own_rules, read_spec
+from .errors import ConfigError, Mistake
 from .load import load_part, locate
 from .misplaced_keys import relocate
 from .nodes import Chosen, Origin
-from .report import ConfigError, Mistake
 from .sections import Parts
 
 

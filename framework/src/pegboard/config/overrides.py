@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from .errors import Mistake
 from .nodes import Origin
-from .read import Node, read
-from .report import Mistake
+from .yaml_reader import Node, read
 
 EXAMPLE = "key=value, as trainer.epochs=3"
 

@@ -10,9 +10,9 @@ from ..base.nearest import nearest, score
 from ..contract.kinds import KINDS, Section, sections
 from ..contract.records import Part
 from ..registry.discovery import Entry, Registry, UnknownPart
+from .errors import Mistake, flow, listed, shown
 from .fields import Field, describe
-from .report import Mistake, flow, listed, shown
-from .typed import BAD, About, build, convert
+from .match_fields import BAD, About, build, convert
 
 _CALLED_NAME = ("name", "type", "kind", "class", "_target_", "id", "part")
 

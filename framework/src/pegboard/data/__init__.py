@@ -1,13 +1,13 @@
 """Sources of samples, and the order in which an epoch visits them."""
 
 from .batches import Batches, Groups
+from .device_placement import place, say_where, shown_bytes
 from .draw_weights import in_batches, reading, unweighted
-from .folding import cut_fold, cut_splits, say_fold
+from .folds import cut_fold, cut_splits, say_fold
 from .graphs import Graph, GraphSet, WholeGraph, sampled
+from .missing_classes import about, data_warnings, known_target
 from .padding import by_length, least_samples, padding_share, widths_of
-from .placing import place, say_where, shown_bytes
 from .ragged import Ragged, Sequences, padded_splits
-from .remarks import about, data_warnings, known_target
 from .resident import Resident
 from .sampling import Sampler, epoch_order, similar_order
 from .stream import Stream

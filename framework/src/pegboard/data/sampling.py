@@ -11,9 +11,9 @@ from torch import Generator, Tensor
 
 from ..base.errors import PegboardError
 from ..base.random_keys import key_seed
+from ..config.build_errors import mistake_of
+from ..config.errors import Mistake
 from ..config.nodes import Settings
-from ..config.refusal import mistake_of
-from ..config.report import Mistake
 from ..contract.options import DataOptions
 from ..contract.results import Splits
 from .draw_weights import class_shares, weight_shares

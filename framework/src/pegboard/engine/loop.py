@@ -32,7 +32,7 @@ from .guard import NotFinite
 from .malloc import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
-from .prepare import prepare
+from .precompute import prepare
 from .step import make_step, turns
 from .stepper import FLUSH, Group, make_stepper
 

@@ -15,12 +15,12 @@ from torch import nn
 
 from ..base.errors import PegboardError
 from ..config.check import check
+from ..config.errors import ConfigError
 from ..config.load import Loaded
 from ..config.load import load as load_config
 from ..config.load import locate as placed
 from ..config.nodes import Settings
-from ..config.report import ConfigError
-from ..config.saved import weights_alone
+from ..config.trained_models import weights_alone
 from ..contract.records import Context
 from ..contract.results import Codec
 from ..contract.specs import DataSpec

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..base.nearest import nearest
 from ..config.check import written
+from ..config.errors import ConfigError, Mistake, join, listed
 from ..config.load import locate
 from ..config.nodes import Settings
-from ..config.report import ConfigError, Mistake, join, listed
 from ..contract.results import Player
 
 

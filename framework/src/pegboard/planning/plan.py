@@ -20,10 +20,10 @@ from torch import nn
 
 from ..base.errors import PegboardError, no_numbers
 from ..base.random_keys import key_seed
+from ..config.build_errors import as_config_errors
 from ..config.check import refine
+from ..config.errors import Mistake
 from ..config.nodes import Chosen, Settings
-from ..config.refusal import as_config_errors
-from ..config.report import Mistake
 from ..contract.records import Context
 from ..contract.results import Objective, Player, Splits, Update
 from ..contract.specs import DataSpec, Series

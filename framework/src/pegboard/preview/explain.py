@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..base.errors import PegboardError
-from ..config.refusal import as_config_errors
+from ..config.build_errors import as_config_errors
 from ..contract.records import Context
 from ..contract.results import Batch
 from ..data import (
@@ -30,15 +30,15 @@ from ..data import (
 )
 from ..engine.compiled import obstacles, try_trace
 from ..engine.precision import choose_precision, full_precision, planned_device
-from ..engine.prepare import prepare
+from ..engine.precompute import prepare
 from ..engine.step import UNTOLD, make_step, turns
 from ..engine.torch_private import compiler_absent
 from ..planning.plan import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
 from ..report.console import plain_table
 from .determinism import Finding, refuses, scanning
+from .device_differences import eager_waits, refused_in_evaluation, repeatability
 from .example import counted, example, largest
-from .refusals import eager_waits, refused_in_evaluation, repeatability
-from .repeats import folded
+from .repeated_blocks import folded
 from .sync_lint import (
     NotOnMeta,
     building,

@@ -14,8 +14,8 @@ from typing import Any
 from ..base.errors import PegboardError
 from ..base.files import write_json, write_text
 from ..config.dump import to_yaml
+from ..config.errors import leaves
 from ..config.nodes import Settings
-from ..config.report import leaves
 from ..contract.options import DataOptions
 from ..contract.records import Context
 from ..planning.plan import Assembly, Plan, assemble

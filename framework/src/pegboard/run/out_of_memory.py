@@ -19,7 +19,7 @@ What = Literal["weights", "gradients", "optimizer", "activations", "batch", "dat
 # File of the core and function in it -> what is allocated there; the innermost call of one of them counts.
 PLACES: dict[tuple[str, str], What] = {
     ("planning/plan.py", "read_data"): "data",
-    ("data/placing.py", "place"): "data",
+    ("data/device_placement.py", "place"): "data",
     ("planning/channels_last.py", "lay_out"): "data",
     ("planning/plan.py", "build_network"): "weights",
     ("planning/plan.py", "_assembled"): "weights",

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from ..base.version import __version__
 from ..config.dump import to_yaml
+from ..config.errors import leaves
 from ..config.nodes import Origin, Settings
-from ..config.report import leaves
 from ..contract.results import Splits
 from ..inference.loading import weights_file
 from ..planning.plan import Plan, private_rng

@@ -17,10 +17,10 @@ import torch
 from ..base.errors import PegboardError, no_memory, system_words
 from ..base.files import write_json
 from ..base.random_keys import key_seed
+from ..config.build_errors import as_config_errors, mistake_of
 from ..config.dump import to_yaml
+from ..config.errors import ConfigError
 from ..config.nodes import Settings
-from ..config.refusal import as_config_errors, mistake_of
-from ..config.report import ConfigError
 from ..contract.records import Context
 from ..contract.results import RunInfo, Splits, Tracker
 from ..contract.specs import DataSpec

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from ..base.errors import PegboardError
 from ..base.files import point
 from .names import CHECKPOINTS, CONFIG, LATEST, MANIFEST, STATE, WEIGHTS
-from .unsaved import not_saved, why_unwritten
+from .save_errors import not_saved, why_unwritten
 
 FORMAT = 1
 SYNC_EVERY = 1.0  # seconds between two times that the disk is waited for

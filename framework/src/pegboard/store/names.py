@@ -6,11 +6,11 @@ names that this needs come from there.
 
 from __future__ import annotations
 
-from ..config.saved import CHECKPOINTS as CHECKPOINTS
-from ..config.saved import LATEST as LATEST
-from ..config.saved import MANIFEST as MANIFEST
-from ..config.saved import RESULT as RESULT
-from ..config.saved import WEIGHTS as WEIGHTS
+from ..config.trained_models import CHECKPOINTS as CHECKPOINTS
+from ..config.trained_models import LATEST as LATEST
+from ..config.trained_models import MANIFEST as MANIFEST
+from ..config.trained_models import RESULT as RESULT
+from ..config.trained_models import WEIGHTS as WEIGHTS
 
 CONFIG = "config.yaml"  # resolved: training from it alone repeats the run
 PLAN = "plan.txt"  # what explain printed; who carries the run out has locked it

@@ -14,8 +14,8 @@ from typing import Any
 from ..base.errors import PegboardError
 from ..base.files import beside, write_text
 from ..base.nearest import nearest
+from ..config.errors import leaves
 from ..config.load import read_yaml
-from ..config.report import leaves
 from ..report.html import Contents, page
 from .names import (
     CHECKPOINTS,

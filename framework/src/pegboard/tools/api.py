@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import PegboardError
+from ..config.accepted_types import kind_of
 from ..config.check import check
-from ..config.sources import kind_of
 from ..planning import plan as planning
 from ..planning.plan import make_plan
 from ..store.names import CONFIG, METRICS, SUMMARY

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config.report import leaves
+from ..config.errors import leaves
 from ..store.run_reader import Recorded
 
 SECTIONS = ("config", "plugins", "data", "environment", "history", "weights", "figures")

@@ -26,7 +26,7 @@ from ..registry.installed import (
     negotiate,
     place,
 )
-from .import_report import LIMIT, Imported, import_each
+from .isolated_import import LIMIT, Imported, import_each
 
 MOST = 5  # deprecations that are told of a plugin
 RANGE = f'"pegboard>={__version__.rpartition(".")[0]},<{int(__version__.split(".")[0]) + 1}"'

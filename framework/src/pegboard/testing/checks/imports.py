@@ -6,7 +6,7 @@ import functools
 import os
 from unittest.mock import patch
 
-from ...tools.import_report import Imported, import_alone
+from ...tools.isolated_import import Imported, import_alone
 from ..kit import Failed, check
 from ..subjects import Subject
 

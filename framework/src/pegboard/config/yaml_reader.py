@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from .errors import Mistake, shown
 from .nodes import Origin
-from .report import Mistake, shown
-from .syntax import explain
+from .yaml_errors import explain
 
 MOST_NODES = 50_000  # values in a config, aliases written out
 DEEPEST = 60  # levels of nesting

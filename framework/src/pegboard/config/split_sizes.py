@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..contract.options import DataOptions
-from .effect import Length, run_length
+from .errors import Mistake
+from .no_effect import Length, run_length
 from .nodes import Trainer
-from .report import Mistake
 from .sections import Parts, Read
 
 Sizes = tuple[int, int, int]  # of train, val and test

@@ -8,8 +8,8 @@ from typing import Any
 
 from ..contract.options import DataOptions
 from ..contract.specs import Classes, DataSpec, Image, Labels, Values, Vector, Voxels
+from .errors import Mistake
 from .nodes import Trainer
-from .report import Mistake
 from .sections import Read
 
 # Fields of the trainer, and those without which they have no effect.

@@ -16,8 +16,8 @@ from ..contract.records import SavedModel
 from ..contract.specs import Classes, DataSpec, Image, Labels, Spec, Values, Vector
 from ..registry.discovery import Registry
 from ..registry.spec_names import from_json
+from .errors import Mistake, join
 from .fields import describe, members, split
-from .report import Mistake, join
 from .sections import Read
 
 WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint folder

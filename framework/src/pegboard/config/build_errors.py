@@ -10,10 +10,10 @@ from typing import Any
 
 from ..base.errors import PegboardError
 from .check import written
+from .errors import ConfigError, Mistake, join, leaves
 from .load import locate
 from .merge import part_at
 from .nodes import Settings
-from .report import ConfigError, Mistake, join, leaves
 
 Finder = Callable[[str], str]  # the file of a frame -> dotted path of the part it belongs to, "" for none
 

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from ..base.nearest import meant, nearest, score
 from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
+from .errors import Mistake, flow, join, listed, shown
 from .fields import Field, describe, members, options, split, words
-from .read import scalar, switched
-from .report import Mistake, flow, join, listed, shown
+from .yaml_reader import scalar, switched
 
 C = TypeVar("C")
 BAD: Any = object()  # what stands for a value that was wrong

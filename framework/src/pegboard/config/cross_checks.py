@@ -10,12 +10,12 @@ from typing import Any
 from ..contract.options import DataOptions
 from ..contract.records import Facts
 from ..contract.specs import DataSpec
-from . import compatibility, counting, effect
+from . import compatibility, no_effect, split_sizes
+from .errors import Mistake, join, listed
 from .load import Loaded, locate
 from .nodes import Trainer
-from .report import Mistake, join, listed
-from .saved import fit_saved
 from .sections import Parts, Read, as_node
+from .trained_models import fit_saved
 
 
 class Fitting:
@@ -53,9 +53,9 @@ class Fitting:
             self.found += compatibility.fit_batches(data, spec)
             sizes = (samples,) if samples is not None else ()
             if not (sizes or self.begun):
-                sizes = counting.training_sizes(self.parts, data, self.trainer, self._key("trainer"))
+                sizes = split_sizes.training_sizes(self.parts, data, self.trainer, self._key("trainer"))
             if not self.begun:
-                self.found += counting.without_batches(data, self.trainer, sizes)
+                self.found += split_sizes.without_batches(data, self.trainer, sizes)
         if not self.begun:
             for path, read in sure.items():
                 if not (was_read and path == "data"):
@@ -91,11 +91,11 @@ class Fitting:
                 partial(compatibility.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
             )
         if data is not None and not (was_read or self.begun):
-            self.found += counting.nothing_to_train_on(self.parts, data)
+            self.found += split_sizes.nothing_to_train_on(self.parts, data)
         known = compatibility.facts(sure, spec, objective, length)
         self._narrow(replace(known, model=None) if "model" in unfit else known, told)
         if validated is None:
-            validated = self.begun or data is None or counting.validated(self.parts, data, self.trainer)
+            validated = self.begun or data is None or split_sizes.validated(self.parts, data, self.trainer)
         known = replace(known, metrics=None, players=None) if unfit else known
         self._effects(sure, spec, length, known, validated)
         return spec
@@ -151,18 +151,18 @@ class Fitting:
         if wrong:
             unfit.add(path)
 
-    def _length(self, data: Read | None, sizes: tuple[int, ...]) -> effect.Length:
+    def _length(self, data: Read | None, sizes: tuple[int, ...]) -> no_effect.Length:
         """How long the run is; nothing is known of one that is over."""
         options = data.options if data is not None else None
         if self.begun or self.trainer is None or not isinstance(options, DataOptions):
-            return effect.Length()
-        return counting.lengths(self.trainer, options, sizes)
+            return no_effect.Length()
+        return split_sizes.lengths(self.trainer, options, sizes)
 
     def _effects(
         self,
         sure: Mapping[str, Read],
         spec: DataSpec | None,
-        length: effect.Length,
+        length: no_effect.Length,
         known: Facts,
         validated: bool,
     ) -> None:
@@ -177,17 +177,17 @@ class Fitting:
         if trainer is None or self.begun:
             return
         data = sure.get("data")
-        for mistake in effect.idle(trainer, where):
-            switch = self.loaded.origins.get(f"{where}.{effect.SWITCHES[mistake.path.rpartition('.')[2]]}")
+        for mistake in no_effect.idle(trainer, where):
+            switch = self.loaded.origins.get(f"{where}.{no_effect.SWITCHES[mistake.path.rpartition('.')[2]]}")
             place = locate(mistake, self.loaded).origin
             off = switch is not None and switch.word is not None and (place is None or place.word is None)
             (self.late if off else self.found).append(mistake)  # switched off on the command line alone
-        self.found += effect.idle_layout(trainer.channels_last, where, spec)
+        self.found += no_effect.idle_layout(trainer.channels_last, where, spec)
         if data is not None and isinstance(data.options, DataOptions):
-            self.found += effect.idle_data(data, spec, trainer.accumulate, where)
+            self.found += no_effect.idle_data(data, spec, trainer.accumulate, where)
             drawn = "model" not in sure or getattr(sure["model"].entry.part, "samples", False)
-            self._add(effect.beyond(trainer, where, data, length, drawn), list)
-            self.late += effect.rare(trainer, where, length)
+            self._add(no_effect.beyond(trainer, where, data, length, drawn), list)
+            self.late += no_effect.rare(trainer, where, length)
 
     def _add(self, mistakes: Iterable[Mistake], anyway: Callable[[], Iterable[Mistake]]) -> None:
         """Note mistakes; in a trial those that there are not `anyway`, of a run of any length, are warnings.

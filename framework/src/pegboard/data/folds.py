@@ -14,9 +14,9 @@ from ..base.errors import PegboardError
 from ..base.random_keys import key_seed
 from ..contract.results import Batch, Source, Splits
 from ..contract.specs import DataSpec, Spec, Tokens
+from .missing_classes import known_target
 from .padding import widths_of
 from .ragged import Ragged, Sequences
-from .remarks import known_target
 from .resident import Resident
 from .stream import Stream
 
