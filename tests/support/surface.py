@@ -175,7 +175,7 @@ def _asks(line: str, old: set[str]) -> bool:
     """
     if kept := re.fullmatch(r"(.+) keeps the field \w+ of configs for the core", line):
         return f"{kept[1]}()" in old
-    if method := re.fullmatch(r"(pegboard\.(?:Metric|Source))\.\w+\(\)", line):
+    if method := re.fullmatch(r"(pegboard\.Metric)\.\w+\(\)", line):
         return f"{method[1]}()" in old
     parameter = re.fullmatch(r"(?P<call>[^(]+)\((?P<place>\d+|=) .*?(?P<default> = .*)?\)", line)
     if parameter is None or f"{parameter['call']}()" not in old:

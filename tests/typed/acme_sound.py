@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pegboard import (
+    Batch,
     Classes,
     Context,
     Dataset,
@@ -19,6 +20,7 @@ from pegboard import (
     Regularizer,
     Role,
     Site,
+    Source,
     Splits,
     Tracker,
     TrackerPart,
@@ -28,7 +30,7 @@ from pegboard import (
 )
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,46 @@ def spec_points(config: Points) -> DataSpec:
     return DataSpec((Vector(2),), Classes(2))
 
 
+class Derived(Source):
+    """A source with the base class."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+        self.target: Tensor = x[:, 0]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def gather(self, index: Tensor) -> Batch:
+        return Batch((self.x[index],), self.target[index], None, index)
+
+    def to(self, device: str) -> Derived:
+        return Derived(self.x.to(device))
+
+
+class Structural:
+    """A source without it."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def gather(self, index: Tensor) -> Batch:
+        return Batch((self.x[index],), None, None, index)
+
+    def to(self, device: str) -> Structural:
+        return Structural(self.x.to(device))
+
+
 def build_points(config: Points, context: Context) -> Splits:
-    raise NotImplementedError
+    import torch
+
+    x = torch.zeros(config.count, 2)
+    splits = Splits(spec=spec_points(config), train=Derived(x), val=Structural(x))
+    splits.train.close()
+    return splits
 
 
 def build_still(config: Still, context: Context) -> Trick:

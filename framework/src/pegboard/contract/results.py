@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor, nn
 
+    from ..data import Resident, Sequences
+
 
 class BatchFields(TypedDict, total=False):
     """The fields of a batch, as `Batch.replace` takes them."""
@@ -59,31 +61,90 @@ ToTable = Callable[[str | Columns, Mapping[str, list[Any]]], Mapping[str, list[A
 ReadFiles = Callable[[Sequence[str]], Columns | None]
 
 
-class Source(Protocol):
-    """The samples of one split.
+class SourceLike(Protocol):
+    """The least that a source has. Of one that is no `Source` a run makes one, and finds more by name."""
 
-    A source that reads from disk may also have `begin(order, workers, epoch)`, called before each epoch and
-    each evaluation with the numbers of the batches to come, on the CPU, and `close()`, called at the end of
-    an evaluation and of the run. One whose samples differ
-    in length may have `lengths`, (samples,) on the CPU: it gets the numbers of similar ones together, on the
-    CPU too; where samples have several sequences also `widths`, (samples, sequences), of which `lengths` are
-    the longest; and `padded(spec)`, the same samples all as long as the spec says. One that has tensors
-    `weight` and `target` of all its samples need not be read to draw by them. One whose batches differ in
-    shape has `varied = True` and gets its numbers on the CPU; one where any samples cost as much as all of
-    them, as nodes of one graph, has `whole = True` and is evaluated at once.
+    def __len__(self) -> int: ...
+    def gather(self, index: Tensor, /) -> Batch: ...
+    def to(self, device: str, /) -> SourceLike: ...
+
+
+class Source:
+    """The samples of one split: `__len__`, `gather` and `to`; all else has a default.
+
+    A wrapper around a source is a `pegboard.data.Wrapped`, which hands all of it on.
     """
+
+    # Of samples that differ in length, (samples,) on the CPU: those of like length are drawn together.
+    lengths: Tensor | None = None
+    # Where samples have several sequences, (samples, sequences), of which `lengths` are the longest.
+    widths: Tensor | None = None
+    # Of all samples: one that has them need not be read to draw by them. With a target, no weight means that
+    # all samples weigh alike.
+    target: Tensor | Sequences | None = None
+    weight: Tensor | None = None
+    varied: bool = False  # batches differ in shape, as those of graphs
+    whole: bool = False  # any samples cost as much as all, as nodes of one graph: it is evaluated at once
 
     def __len__(self) -> int:
         """How many samples there are."""
-        ...
+        raise NotImplementedError
 
     def gather(self, index: Tensor) -> Batch:
         """The samples with these numbers, on the device; one read, no Python for each sample."""
-        ...
+        raise NotImplementedError
 
     def to(self, device: str) -> Source:
         """The same samples on a device."""
-        ...
+        raise NotImplementedError
+
+    def begin(self, order: Sequence[Tensor], workers: int, epoch: int = 0) -> None:
+        """Hear which batches come, before each epoch and each evaluation; numbers are on the CPU."""
+
+    def close(self) -> None:
+        """End what `begin` began, at the end of an evaluation and of the run."""
+
+    def padded(self, spec: DataSpec) -> Source:
+        """The same samples, all as long as the spec says."""
+        return self
+
+    def channels_last(self) -> Source:
+        """The same samples, images with their channels innermost in memory where they are held as tensors."""
+        return self
+
+    def targets(self) -> Tensor | None:
+        """The target of all samples as a tensor, where it is known without reading the inputs."""
+        return self.target  # type: ignore[return-value]  # one that holds sequences says otherwise
+
+    @classmethod
+    def picked(cls, parts: Sequence[Any], index: Tensor) -> Source | None:
+        """The samples with these numbers, counted through parts of this class; None: they are read to cut."""
+        return None
+
+    @property
+    def streamed(self) -> bool:
+        """True if it overrides `begin`: its batches are announced, and not all listed beforehand."""
+        return type(self).begin is not Source.begin
+
+    @property
+    def index_on_cpu(self) -> bool:
+        """True if `gather` gets its numbers on the CPU, where lengths and shapes are known."""
+        return self.varied or self.streamed or self.lengths is not None
+
+    @property
+    def resident(self) -> Resident | None:
+        """The tensors that it is or is wrapped around, which steps and tricks may read by themselves."""
+        return None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...] | None:
+        """All that it holds, for a fingerprint; None where samples are read for one."""
+        return None
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes on the device, of samples that may as well stay on the CPU and be copied in batches."""
+        return None
 
 
 @dataclass(kw_only=True)
@@ -122,6 +183,29 @@ class Splits:
     notes: Mapping[str, Any] = field(default_factory=dict)  # provenance: licence, source, statistics
     # (`about` is told when a run begins and in its plan: one line on what the samples are)
     warnings: tuple[str, ...] = ()  # what a person should know of the data before the run begins
+
+    if TYPE_CHECKING:  # sources of any class are taken; a plan makes each a `Source`
+
+        def __init__(
+            self,
+            *,
+            spec: DataSpec,
+            train: SourceLike,
+            val: SourceLike | None = None,
+            test: SourceLike | None = None,
+            encode: Callable[[Mapping[str, Sequence[Any]]], tuple[Tensor, ...]] | None = None,
+            columns: tuple[str, ...] = (),
+            decode: Callable[[Tensor], list[str]] | None = None,
+            decode_input: Callable[[int, Tensor], list[str]] | None = None,
+            asked: Callable[[Mapping[str, Sequence[Any]]], Tensor] | None = None,
+            invert: Callable[[Tensor], Tensor] | None = None,
+            table: ToTable | None = None,
+            read: ReadFiles | None = None,
+            baselines: Mapping[str, Mapping[str, Tensor]] = ...,
+            files: Mapping[str, bytes] = ...,
+            notes: Mapping[str, Any] = ...,
+            warnings: tuple[str, ...] = (),
+        ) -> None: ...
 
 
 class Codec(NamedTuple):

@@ -12,6 +12,7 @@ from .resident import Resident
 from .sampling import Sampler, epoch_order, similar_order
 from .stream import Stream
 from .workers import Unreadable
+from .wrapping import Wrapped, adapted, adapted_splits
 
 __all__ = [
     "Batches",
@@ -25,7 +26,10 @@ __all__ = [
     "Stream",
     "Unreadable",
     "WholeGraph",
+    "Wrapped",
     "about",
+    "adapted",
+    "adapted_splits",
     "by_length",
     "cut_fold",
     "cut_splits",

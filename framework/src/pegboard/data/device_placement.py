@@ -7,13 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from ..contract.results import Batch, Source, Splits
-from .graphs import GraphSet
 from .padding import widths_of
-from .ragged import Ragged
-from .resident import Resident
 from .stream import Stream
 
-Whole = Resident | Ragged | GraphSet  # what can stay in the memory of the machine
 SHARE = 2  # of the memory that a device has free, one part in so many may hold samples
 
 
@@ -21,7 +17,7 @@ SHARE = 2  # of the memory that a device has free, one part in so many may hold 
 class Held:
     """Reads batches of samples that are in the memory of the machine."""
 
-    source: Whole
+    source: Source
 
     def __call__(self, rows: list[int]) -> Batch:
         return self.source.gather(torch.tensor(rows, dtype=torch.int64))
@@ -45,7 +41,7 @@ def place(splits: Splits, device: str) -> str:
     """
     said, fits = say_where(splits, device), fits_on(_held(splits), free_on(device))
     for name, source in _sources(splits).items():
-        stays = isinstance(source, Whole) and not fits
+        stays = source.nbytes is not None and not fits
         setattr(splits, name, _copied(source, device) if stays else source.to(device))
     return said
 
@@ -74,14 +70,13 @@ def shown_bytes(size: float) -> str:
 
 def _copied(source: Source, device: str) -> Stream:
     """The samples of a source in memory, as batches that are copied to a device."""
-    assert isinstance(source, Whole)
-    varied = getattr(source, "varied", False)
-    return Stream(Held(source), len(source), device=device, lengths=widths_of(source), varied=varied)
+    held = Held(source)
+    return Stream(held, len(source), device=device, lengths=widths_of(source), varied=source.varied)
 
 
 def _held(splits: Splits) -> int:
     """Bytes of all samples that are held as tensors."""
-    return sum(s.nbytes for s in _sources(splits).values() if isinstance(s, Whole))
+    return sum(s.nbytes or 0 for s in _sources(splits).values())
 
 
 def _sources(splits: Splits) -> dict[str, Source]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,25 +11,24 @@ from torch import Tensor
 from ..base.errors import PegboardError
 from ..contract.results import Batch, Source
 from .batches import Batches
+from .ragged import Sequences
 from .resident import Resident
+from .wrapping import Wrapped
 
 
 def in_batches(source: Source, order: Tensor, size: int) -> Batches:
     """An order cut into batches; one batch where any samples cost as much as all of them."""
-    return Batches(order, max(len(order), 1) if getattr(source, "whole", False) else size)
+    return Batches(order, max(len(order), 1) if source.whole else size)
 
 
 @contextmanager
 def reading(source: Source, batches: Sequence[Tensor], workers: int) -> Iterator[Iterator[Batch]]:
     """Batches of samples, one after the other; processes that read them ahead end with it."""
-    begin = getattr(source, "begin", None)
     try:
-        if begin is not None:
-            # One batch is sooner read than a process started.
-            begin(batches, workers if len(batches) > 1 else 0)
+        source.begin(batches, workers if len(batches) > 1 else 0)  # one is sooner read than a process started
         yield map(source.gather, batches)
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
 
 
 def weight_shares(source: Source, size: int, workers: int) -> Tensor:
@@ -81,9 +79,10 @@ def class_shares(source: Source, size: int, workers: int) -> Tensor:
 
 def _columns(source: Source, names: tuple[str, ...], size: int, workers: int) -> list[Tensor | None]:
     """What a source knows of all its samples; one that does not hold it is read once, from end to end."""
-    if all(hasattr(source, name) for name in names):
-        held = (getattr(source, name) for name in names)
-        return [None if column is None else column.cpu() for column in held]
+    held = source.target is not None or (source.weight is not None and names == ("weight",))
+    if held and not isinstance(source.target, Sequences):
+        known = {"target": source.target, "weight": source.weight}
+        return [None if (column := known[name]) is None else column.cpu() for name in names]
     found: list[tuple[Tensor | None, ...]] = []
     with reading(source, in_batches(source, torch.arange(len(source)), size), workers) as batches:
         for batch in batches:
@@ -94,25 +93,17 @@ def _columns(source: Source, names: tuple[str, ...], size: int, workers: int) ->
     return [None if column[0] is None else torch.cat([t.cpu() for t in column]) for column in columns]
 
 
-class Unweighted:
+class Unweighted(Wrapped):
     """The samples of a source without their weights."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+    weight = None
 
     def gather(self, index: Tensor) -> Batch:
-        return self._source.gather(index)._replace(weight=None)
-
-    def to(self, device: str) -> Unweighted:
-        return Unweighted(self._source.to(device))
+        return self.source.gather(index)._replace(weight=None)
 
 
 def unweighted(source: Source) -> Source:
-    """The same samples, all of which weigh alike."""
+    """The same samples, all of which weigh alike; what is wrapped stays wrapped."""
+    if isinstance(source, Wrapped):
+        return source.around(unweighted(source.source))
     return Resident(source.inputs, source.target) if isinstance(source, Resident) else Unweighted(source)

@@ -55,10 +55,10 @@ def cut_splits(splits: Splits, fold: tuple[int, int]) -> Splits:
 def take(parts: Sequence[Source], index: Tensor, spec: DataSpec) -> Source:
     """The samples with these numbers, counted through all parts."""
     kind = type(parts[0])
-    if hasattr(kind, "picked") and all(isinstance(part, kind) for part in parts):
-        chosen: Source = kind.picked(parts, index)
+    alike = all(isinstance(part, kind) for part in parts)
+    if alike and (chosen := kind.picked(parts, index)) is not None:
         return chosen
-    if any(getattr(part, "varied", False) for part in parts):
+    if any(part.varied for part in parts):
         raise PegboardError(
             "the samples of this data set cannot be cut into folds: they are neighbourhoods in one graph\n"
             "  expected: a data set that holds its graph whole, or no trainer.folds"

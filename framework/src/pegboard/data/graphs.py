@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..contract.results import Batch
+from ..contract.results import Batch, Source
 from .stream import Stream
 
 _MIX = (-4658895280553007687, -7723592293110705685)  # factors of splitmix64
@@ -54,7 +54,7 @@ class Graph:
         return self._moved[device]
 
 
-class WholeGraph:
+class WholeGraph(Source):
     """Nodes of one graph as samples: every batch is the whole graph, and says which nodes are asked for."""
 
     whole = True  # to answer some nodes takes as long as to answer all
@@ -62,7 +62,9 @@ class WholeGraph:
     def __init__(
         self, graph: Graph, nodes: Tensor, target: Tensor | None = None, weight: Tensor | None = None
     ) -> None:
-        self.graph, self.nodes, self.target, self.weight = graph, nodes, target, weight
+        self.graph, self.nodes = graph, nodes
+        self.target: Tensor | None = target
+        self.weight = weight
         sizes = {len(t) for t in (nodes, target, weight) if t is not None}
         if len(sizes) != 1:
             raise ValueError(f"nodes, target and weight differ in their number of samples: {sorted(sizes)}")
@@ -93,7 +95,7 @@ class WholeGraph:
         return (*self.graph.inputs, self.nodes, self.target, self.weight)
 
 
-class GraphSet:
+class GraphSet(Source):
     """Many graphs, each a sample: a batch is the graphs that it is asked for, side by side as one.
 
     Nodes and edges of all graphs stand one after the other; `edges` counts the nodes of each graph from 0.
@@ -112,7 +114,9 @@ class GraphSet:
         features: Tensor | None = None,  # (edges, features)
     ) -> None:
         self.x, self.edges, self.features = x, edges, features
-        self.sizes, self.target, self.weight = sizes.cpu().long(), target, weight
+        self.sizes = sizes.cpu().long()
+        self.target: Tensor | None = target
+        self.weight = weight
         nodes, pairs = self.sizes.sum(0).tolist()
         if (nodes, pairs) != (len(x), edges.shape[1]):
             raise ValueError(f"graphs of {nodes} nodes and {pairs} edges, for {len(x)} and {edges.shape[1]}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -66,13 +64,9 @@ def class_counts(source: Source, count: int) -> Tensor | None:
     return torch.bincount(target[(target >= 0) & (target < count)].long(), minlength=count)
 
 
-def known_target(source: Any) -> tuple[Tensor | None, Tensor | None]:
+def known_target(source: Source) -> tuple[Tensor | None, Tensor | None]:
     """The target and weight of all samples, where they are known without reading the inputs.
 
     What a `Stream` reads with may have `targets()`, which gives the target of all samples.
     """
-    target = getattr(source, "target", None)
-    if isinstance(target, Tensor):
-        return target, getattr(source, "weight", None)
-    targets = getattr(getattr(source, "read", None), "targets", None)
-    return (None if targets is None else targets()), None
+    return source.targets(), source.weight

@@ -20,8 +20,7 @@ def widths_of(source: Source) -> Tensor | None:
 
     A source that tells but its `lengths` has one sequence, as far as is known.
     """
-    widths: Tensor | None = getattr(source, "widths", None)
-    return getattr(source, "lengths", None) if widths is None else widths
+    return source.lengths if source.widths is None else source.widths
 
 
 def padding_share(widths: Tensor, batches: Sequence[Tensor]) -> float:

@@ -10,7 +10,7 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from ..contract.results import Batch, Splits
+from ..contract.results import Batch, Source, Splits
 from ..contract.specs import DataSpec, Spec
 from .resident import Resident
 
@@ -89,7 +89,7 @@ class Sequences:
         return sum(t.numel() * t.element_size() for t in (self._flat, self._bounds, self._steps))
 
 
-class Ragged:
+class Ragged(Source):
     """Samples in memory of which some inputs, or a target for every step, are `Sequences`.
 
     `gather` takes its numbers on the CPU: there it sees how long the batch has to be.
@@ -149,6 +149,9 @@ class Ragged:
         target = None if self.target is None else fill(self.target, spec.target)
         return Resident(inputs, target, self.weight)
 
+    def targets(self) -> Tensor | None:
+        return self.target if isinstance(self.target, Tensor) else None
+
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """All that it holds: of sequences the symbols and the lengths."""
@@ -168,8 +171,8 @@ class Ragged:
 def padded_splits(splits: Splits) -> Splits:
     """Splits whose batches are all as long as the spec says, whatever is in them."""
 
-    def fill(source: object) -> object:
-        padded = getattr(source, "padded", None)
-        return source if padded is None else padded(splits.spec)
+    def fill(source: Source | None) -> Source | None:
+        return None if source is None else source.padded(splits.spec)
 
-    return replace(splits, train=fill(splits.train), val=fill(splits.val), test=fill(splits.test))  # type: ignore[arg-type]
+    train = splits.train.padded(splits.spec)
+    return replace(splits, train=train, val=fill(splits.val), test=fill(splits.test))

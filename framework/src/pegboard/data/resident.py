@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..contract.results import Batch
+from ..contract.results import Batch, Source
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:
@@ -17,13 +17,15 @@ def pick(x: Tensor, index: Tensor) -> Tensor:
     return x[index]
 
 
-class Resident:
+class Resident(Source):
     """Samples as tensors whose first axis counts them."""
 
     def __init__(
         self, inputs: Sequence[Tensor], target: Tensor | None = None, weight: Tensor | None = None
     ) -> None:
-        self.inputs, self.target, self.weight = tuple(inputs), target, weight
+        self.inputs = tuple(inputs)
+        self.target: Tensor | None = target
+        self.weight = weight
         sizes = {len(t) for t in (*self.inputs, target, weight) if t is not None}
         if len(sizes) != 1:
             raise ValueError(f"the tensors of a split differ in their number of samples: {sorted(sizes)}")
@@ -49,6 +51,10 @@ class Resident:
         layout = torch.channels_last
         inputs = [x.contiguous(memory_format=layout) if x.dim() == 4 else x for x in self.inputs]
         return Resident(inputs, self.target, self.weight)
+
+    @property
+    def resident(self) -> Resident:
+        return self
 
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:

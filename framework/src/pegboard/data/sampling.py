@@ -134,7 +134,7 @@ class Sampler:
             draw = by_shares(self.shares)
         elif draw is each_once and options.size_in(epoch) == "all":
             shuffle = False  # in one batch no order matters, and that of the data rounds alike in all epochs
-        samples, lengths = len(self.splits.train), getattr(self.splits.train, "lengths", None)
+        samples, lengths = len(self.splits.train), self.splits.train.lengths
         if lengths is None:
             order = epoch_order(samples, self.seed, epoch, shuffle, draw)
         else:

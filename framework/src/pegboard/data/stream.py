@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..base.random_keys import key_seed
-from ..contract.results import Batch
+from ..contract.results import Batch, Source
 from ..contract.specs import DataSpec, Spec, Tokens
 from .batches import Batches
 from .workers import Pool, Read, read_rows, size_of
@@ -40,8 +40,12 @@ class Filled:
 
     def targets(self) -> Tensor | None:
         """The target of all samples, where what is padded knows it."""
-        found: Callable[[], Tensor | None] = getattr(self.read, "targets", lambda: None)
-        return found()
+        return _targets(self.read)
+
+
+def _targets(read: Read) -> Tensor | None:
+    found: Callable[[], Tensor | None] = getattr(read, "targets", lambda: None)
+    return found()
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
@@ -51,7 +55,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
     )
 
 
-class Stream:
+class Stream(Source):
     """Samples that `read(rows)` fetches, a batch of CPU tensors at a time.
 
     `read` gets the row numbers of a batch, below `size`. With `data.workers` it runs in other processes, so
@@ -98,6 +102,9 @@ class Stream:
         if not any(isinstance(s, Tokens) for s in (*spec.inputs, spec.target)):
             return self
         return Stream(Filled(self.read, spec), self.size, seed=self.seed, device=self.device)
+
+    def targets(self) -> Tensor | None:
+        return _targets(self.read)
 
     def begin(self, order: Sequence[Tensor], workers: int, epoch: int = 0) -> None:
         """Announce the batches of an epoch that are still to come; `workers` processes read them ahead."""

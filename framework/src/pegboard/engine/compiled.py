@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..contract.results import Batch, Update
-from ..data import Resident
+from ..data import Wrapped
 from ..planning.plan import Assembly
 from . import torch_private
 from .estimate import TIMED, Estimate
@@ -37,9 +37,9 @@ def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
     """Why a whole step cannot be one graph, as far as it is known without tracing it."""
     settings, found = assembly.plan.settings, [line for line in [torch_private.missing_for_steps()] if line]
     splits = assembly.plan.splits
-    if splits is not None and getattr(splits.train, "lengths", None) is not None:
+    if splits is not None and splits.train.lengths is not None:
         found.append("batches of this data differ in length; data.lengths: pad makes them alike")
-    if splits is not None and getattr(splits.train, "varied", False):
+    if splits is not None and splits.train.varied:
         found.append("batches of this data differ in shape")
     if precision.name == "fp16":
         found.append("fp16 decides outside the graph how the loss is scaled; bf16 needs no scaling")
@@ -138,7 +138,8 @@ class Graphs:
                 torch_private.keep_in_place(tensor)
         trainer = loop.settings.trainer
         options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
-        gather = loop.train.gather
+        # Past a wrapper, which would be called while a graph is made and never again.
+        gather = (loop.train.resident or loop.train).gather
         self.graphs = [
             Graph(whole_update(loop.linked, self.updates, turn, gather, sums), options, loop.plan)
             for turn in loop.turns
@@ -146,11 +147,11 @@ class Graphs:
 
     def _kept(self) -> list[Any]:
         """What stays where it is in memory, so that a GPU's replay of a graph need not copy it."""
-        data, guards = self.loop.train, [linked.guard for linked in self.loop.linked]
+        data, guards = self.loop.train.resident, [linked.guard for linked in self.loop.linked]
         kept: list[Any] = [list(self.assembly.average.values())]
         kept += [list(state.values()) for kit in self.assembly.kits for state in kit.optimizer.state.values()]
         kept += [[g.found, g.one, g.clean, g.undone] for g in guards if g is not None]
-        return [*kept, data.inputs, data.target, data.weight] if isinstance(data, Resident) else kept
+        return kept if data is None else [*kept, data.inputs, data.target, data.weight]
 
     @property
     def made(self) -> int:
@@ -159,18 +160,21 @@ class Graphs:
 
     def call(self, groups: Sequence[Group], step: int) -> None:
         """Make the updates of these groups, the first of which is number `step`, and add up their losses."""
-        loop, gather, cycle = self.loop, self.loop.train.gather, len(self.loop.turns)
+        loop, train, cycle = self.loop, self.loop.train, len(self.loop.turns)
         rates = [self._rates(player, step, len(groups)) for player in range(len(self.updates))]
         index: Sequence[Tensor] | None = None
-        if isinstance(loop.train, Resident) and len(set(self.sizes)) == 1:  # else an epoch is one odd update
+        if train.resident is not None and len(set(self.sizes)) == 1:  # else an epoch is one odd update
             numbers = torch.stack([rows for group in groups for rows in group])
             index = numbers.view(len(groups), -1, numbers.shape[-1]).unbind()
         for at, group in enumerate(groups):
             phase = (step + at) % cycle
             now, graph = [of[at] for of in rates], self.graphs[phase]
+            if index is not None and isinstance(train, Wrapped):
+                for rows in group:
+                    train.gathered(rows)
             # Batches that are read may differ in shape, which only the checks would see.
             if index is None:
-                graph.checked(now, None, [gather(rows) for rows in group])
+                graph.checked(now, None, [train.gather(rows) for rows in group])
             elif phase not in self.checked or not graph.direct([*now, index[at]]):
                 graph.checked(now, index[at], [])
                 self.checked.add(phase)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..contract.results import Batch, Metric, Objective, Source
-from ..data import by_length, in_batches, reading, widths_of
+from ..data import Sequences, by_length, in_batches, reading, widths_of
 from ..planning.plan import private_rng
 from .precision import Precision
 
@@ -38,9 +38,7 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
 
 def reading_order(source: Source, device: str) -> Tensor:
     """Every number once, in order, where the source wants them."""
-    on_cpu = any(getattr(source, name, None) is not None for name in ("lengths", "begin"))
-    on_cpu = on_cpu or getattr(source, "varied", False)
-    return torch.arange(len(source), device="cpu" if on_cpu else device)
+    return torch.arange(len(source), device="cpu" if source.index_on_cpu else device)
 
 
 def reading_batches(source: Source, device: str, size: int, order: Tensor | None = None) -> Sequence[Tensor]:
@@ -149,9 +147,10 @@ def collect(
             targets += [] if batch.target is None else [batch.target.cpu()]
             weights += [] if batch.weight is None else [batch.weight.cpu()]
     output = joined(outputs)
-    target = joined(targets, getattr(getattr(source, "target", None), "padding", 0)) if targets else None
+    padding = source.target.padding if isinstance(source.target, Sequences) else 0
+    target = joined(targets, padding) if targets else None
     weight = joined(weights) if weights else None
-    if getattr(source, "lengths", None) is None:
+    if source.lengths is None:
         return output, target, weight
     back = torch.argsort(torch.cat(list(numbers)))
     return output[back], None if target is None else target[back], None if weight is None else weight[back]

@@ -116,10 +116,9 @@ class Loop:
             return [
                 tuple(itertools.chain(*pieces[i : i + together])) for i in range(0, len(pieces), together)
             ]
-        if hasattr(source, "begin"):  # of what is read from disk there may be more than lists have room for
+        if source.streamed:  # of what is read from disk there may be more than lists have room for
             return Groups(Batches(order, size), together)
-        # Numbers stay where lengths and sizes are.
-        if getattr(source, "lengths", None) is None and not getattr(source, "varied", False):
+        if not source.index_on_cpu:
             order = order.to(self.assembly.device)
         parts = torch.split(order, size)
         return [parts[i : i + together] for i in range(0, len(parts), together)]
@@ -181,10 +180,9 @@ class Loop:
 
     def _read_ahead(self, groups: Sequence[Group]) -> None:
         """Tell a source that reads from disk which batches come next."""
-        begin = getattr(self.train, "begin", None)
-        if begin is not None:
+        if self.train.streamed:
             batches = groups.batches if isinstance(groups, Groups) else list(itertools.chain(*groups))
-            begin(batches, self.settings.batches.workers, self.progress.epoch)
+            self.train.begin(batches, self.settings.batches.workers, self.progress.epoch)
 
     def full(self) -> bool:
         """Whether the losses kept apart are so many that they must be summed, or a signal asks to stop."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from torch import Tensor
 
-from ..contract.results import Batch
+from ..contract.results import Batch, Source
 from ..contract.tricks import Trick
 from ..data import Resident
 from ..planning.plan import Assembly, Plan, overrides, private_rng
@@ -15,7 +15,7 @@ from ..planning.plan import Assembly, Plan, overrides, private_rng
 Working = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]  # how much of what -> advance
 
 
-def prepare(assembly: Assembly, train: object, working: Working | None = None) -> None:
+def prepare(assembly: Assembly, source: Source, working: Working | None = None) -> None:
     """Show the training samples to tricks that ask, where steps get the same ones more than once.
 
     They do where the samples are in memory, nobody edits a batch and the run is longer than an epoch.
@@ -23,7 +23,7 @@ def prepare(assembly: Assembly, train: object, working: Working | None = None) -
     """
     plan = assembly.plan
     asking = _asking(assembly)
-    if not asking or not isinstance(train, Resident):
+    if not asking or (train := source.resident) is None:
         return
     for key, trick in asking.items():
         with private_rng(plan.settings.seed, "prepare", key, device=assembly.device), _shown(train, working):

@@ -65,7 +65,7 @@ def first(source: Source, most: int) -> Batch:
     try:
         return source.to("cpu").gather(torch.arange(min(most, len(source))))
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
 
 
 def draw_by_spec(splits: Splits, figure: Figure) -> None:

@@ -209,7 +209,7 @@ class Trained:
                     found.setdefault(key, []).extend(values)
                 done += batch.samples
                 advance(done)
-        if getattr(source, "lengths", None) is None:
+        if source.lengths is None:
             return found
         back = torch.argsort(torch.cat(list(numbers))).tolist()
         return {key: [values[i] for i in back] for key, values in found.items()}

@@ -12,7 +12,6 @@ from ..base.errors import PegboardError
 from ..config.nodes import Settings
 from ..contract.results import Splits
 from ..contract.specs import DataSpec
-from ..data import Resident
 
 LAYOUT = torch.channels_last
 
@@ -46,7 +45,7 @@ def channels_last(settings: Settings, spec: DataSpec, device: str, model: nn.Mod
 def lay_out(splits: Splits) -> None:
     """Let the pictures of data in memory lie so."""
     for name in ("train", "val", "test"):
-        if isinstance(source := getattr(splits, name), Resident):
+        if (source := getattr(splits, name)) is not None:
             setattr(splits, name, source.channels_last())
 
 

@@ -28,7 +28,7 @@ from ..contract.records import Context
 from ..contract.results import Objective, Player, Splits, Update
 from ..contract.specs import DataSpec, Series
 from ..contract.tricks import ROLES, Placed, Trick, Use, order
-from ..data import Sampler, cut_splits, padded_splits
+from ..data import Sampler, adapted_splits, cut_splits, padded_splits
 from ..registry.adapters import adapt_trick
 from ..registry.discovery import Entry
 from ..registry.spec_names import check_record
@@ -154,7 +154,7 @@ def read_data(settings: Settings, quiet: bool = False) -> Splits:
     part, fold = settings.data.entry.part, settings.trainer.cut
     own = getattr(part, "folds", False)
     context = Context(seed=settings.seed, key="data", fold=fold if own else None, quiet=quiet)
-    splits: Splits = build(settings.data, context)
+    splits = adapted_splits(build(settings.data, context))
     if fold is not None and not own:
         splits = cut_splits(splits, fold)
     return padded_splits(splits) if settings.batches.lengths == "pad" and len(splits.train) else splits

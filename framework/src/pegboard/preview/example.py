@@ -37,7 +37,7 @@ def example(plan: Plan, size: int | None = None) -> Batch:
     try:
         batch = source.to("cpu").gather(rows % len(source))
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
     inputs, *more = batch._replace(rows=rows)
     return Batch(tuple(x.to("meta") for x in inputs), *(None if x is None else x.to("meta") for x in more))
 

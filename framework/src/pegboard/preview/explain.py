@@ -141,7 +141,7 @@ def _prepare(assembly: Assembly, batch: Batch) -> None:
     splits = assembly.plan.splits
     # Of data that was not read, samples that are rows are taken to have room in memory.
     rows = len({len(t) for t in (*batch.inputs, batch.target) if t is not None}) == 1
-    if rows if splits is None else isinstance(splits.train, Resident):
+    if rows if splits is None else splits.train.resident is not None:
         with suppress(RuntimeError, TypeError):  # one that needs numbers acts in every step, as it also can
             prepare(assembly, Resident(batch.inputs, batch.target))
 

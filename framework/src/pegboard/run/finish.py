@@ -167,7 +167,7 @@ def _judge(
     if loop.plan.spec.target is None or type(objective).loss is Objective.loss:
         return Diagnosis(None, None, "there is no target to compare outputs with"), {}, None
     order, answers = None, Answers(objective)
-    if hasattr(train, "begin") and len(train) > MOST:  # it is read from disk
+    if train.streamed and len(train) > MOST:  # it is read from disk
         order = epoch_order(len(train), loop.settings.seed, 0, shuffle=True)[:MOST]
     figures = {"train": measure(loop, "train", order=order, watch=answers)}
     judged = diagnose({**figures, **held_out}, answers.constant())

@@ -154,7 +154,7 @@ def data_record(splits: Splits) -> dict[str, Any]:
     record["samples"] = {name: len(source) for name, source in there.items()}
     if splits.files:  # by which a run reads and writes samples later
         record["files"] = {name: hashlib.sha256(data).hexdigest() for name, data in splits.files.items()}
-    resident = {name: source for name, source in there.items() if hasattr(source, "tensors")}
+    resident = {name: source for name, source in there.items() if source.tensors is not None}
     if "fingerprint" not in record and len(resident) == len(there):
         record["fingerprint"] = fingerprint(resident)
     elif "fingerprint" not in record:

@@ -302,7 +302,8 @@ def carry_out(
         finally:
             console.stop()
             for source in (splits.train, splits.val, splits.test):
-                getattr(source, "close", lambda: None)()  # ends processes that read ahead
+                if source is not None:
+                    source.close()  # ends processes that read ahead
             with suppress(OSError):  # a full disk must not hide what went wrong before
                 write_json(folder / SUMMARY, summary)
             dispatch.send("finish", summary["status"], summary)

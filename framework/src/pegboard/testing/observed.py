@@ -87,7 +87,7 @@ def observe(subject: Subject) -> Observed:
 
 
 @dataclass
-class OneBatch:
+class OneBatch(Source):
     """A source of nothing but a batch."""
 
     batch: Batch
@@ -128,8 +128,7 @@ def same(one: Any, other: Any) -> bool:
 def rows_of(source: Source, rows: Iterable[int]) -> Batch:
     """Samples of a source, by number; numbers past its end begin again."""
     index = torch.tensor([row % len(source) for row in rows])
-    if hasattr(source, "begin"):
-        source.begin([index], 0, 0)
+    source.begin([index], 0)
     return source.gather(index)
 
 

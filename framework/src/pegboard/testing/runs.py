@@ -15,6 +15,8 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
+from ..contract.results import Batch, Source
+from ..data import Wrapped
 from ..engine.loop import Interrupted, Loop
 from ..preview.explain import Preview
 from ..run import finish, provenance, training
@@ -39,21 +41,20 @@ def lean() -> Iterator[None]:
         yield
 
 
-class Tapped:
+class Tapped(Wrapped):
     """A source that says when it is read."""
 
-    def __init__(self, source: Any, tell: Callable[[], None]) -> None:
-        self.source, self.tell = source, tell
+    def __init__(self, source: Source, tell: Callable[[], None]) -> None:
+        super().__init__(source)
+        self.tell = tell
 
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def gather(self, index: torch.Tensor) -> Any:
+    def gather(self, index: torch.Tensor) -> Batch:
         self.tell()
         return self.source.gather(index)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.source, name)
+    def gathered(self, index: torch.Tensor) -> None:
+        self.tell()
+        super().gathered(index)
 
 
 @contextmanager
@@ -104,8 +105,7 @@ def cut_and_resumed(config: Config, root: Path, cut: int) -> Path:
             return train(config, root=root, quiet=True).folder  # a last save cannot be interrupted
         except Interrupted as stopped:
             folder = next(path for path in root.glob("*/2*") if str(path) in str(stopped))
-    with watched():  # data that is watched goes into graphs by another way, which may round otherwise
-        return resume(folder, quiet=True, local=config.get("plugins", {}).get("local", ())).folder
+    return resume(folder, quiet=True, local=config.get("plugins", {}).get("local", ())).folder
 
 
 def points(events: Sequence[str], count: int, turn: int = 0) -> list[int]:

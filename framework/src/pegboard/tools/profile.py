@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from ..base.files import write_json
-from ..contract.results import Source
-from ..data import Resident
+from ..contract.results import Batch, Source
+from ..data import Wrapped
 from ..engine.compiled import CompiledStepper
 from ..engine.loop import Loop
 from ..engine.step import make_step
@@ -138,10 +138,8 @@ class Profile:
         counted = [self._counted(update) for update in updates]
         for step, update in zip(loop.linked, counted, strict=True):
             step.update = update  # type: ignore[method-assign]
-        if isinstance(loop.train, Resident):  # which a graph knows and reads by itself
-            vars(loop.train)["gather"] = self._inside("data", loop.train.gather)
-        else:
-            loop.train = _Timed(loop.train, self.watch)
+        # What is in memory is part of a step, and a graph gathers it by itself.
+        loop.train = _Timed(loop.train, self.watch if loop.train.resident is None else self._inside)
         watched = [
             (loop, "evaluate", "evaluation"),
             (loop, "save", "checkpoint"),
@@ -246,17 +244,12 @@ class Profile:
             yield "every part waited for the device, so that its time is its own; without --profile none does"
 
 
-class _Timed:
+class _Timed(Wrapped):
     """The training samples, timed when they are drawn."""
 
-    def __init__(self, source: Source, watch: Callable[..., Any]) -> None:
-        self._source, self.gather = source, watch("data", source.gather)
+    def __init__(self, source: Source, timed: Callable[..., Callable[..., Batch]]) -> None:
+        super().__init__(source)
+        self._draw = timed("data", source.gather)
 
-    def __len__(self) -> int:
-        return len(self._source)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
-
-    def to(self, device: str) -> Source:
-        return self._source.to(device)
+    def gather(self, index: Tensor) -> Batch:
+        return self._draw(index)

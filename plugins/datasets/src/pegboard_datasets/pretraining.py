@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pegboard import Batch, Context, DataSpec, Masked, Ragged, Resident, Sequences, Splits
+from pegboard import Batch, Context, DataSpec, Masked, Ragged, Resident, Sequences, Source, Splits
 from torch import Tensor
 
 from .assembly import fingerprint, join_splits
@@ -33,7 +33,7 @@ from .text import Vocabulary, fit_vocabulary
 MARKS = 3  # of a pair: one in front, and one after each sentence
 
 
-class Hidden:
+class Hidden(Source):
     """Samples of which a share of the symbols is hidden: `held` has texts, segments, and who follows whom.
 
     What is hidden is decided by the seed, the epoch and the sample, on whatever device and in whatever

@@ -67,7 +67,7 @@ def _first(source: Source, count: int) -> Batch:
     try:
         return source.to("cpu").gather(torch.arange(min(count, len(source))))
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
 
 
 def _nearest(code: Tensor, others: Tensor, count: int, *, itself: bool) -> Tensor:

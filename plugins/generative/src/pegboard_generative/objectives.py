@@ -37,7 +37,7 @@ def first_inputs(splits: Splits) -> Tensor:
     try:
         return train.to("cpu").gather(torch.arange(min(SEEN, len(train)))).inputs[0]
     finally:
-        getattr(train, "close", lambda: None)()
+        train.close()
 
 
 def between_0_and_1(splits: Splits, what: str, remedy: str) -> None:

@@ -37,7 +37,7 @@ def inputs_of(source: Source, count: int | None, device: torch.device) -> Tensor
     try:
         return source.to("cpu").gather(rows).inputs[0].to(device)
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
 
 
 def generated(model: Any, count: int, seed: int, device: torch.device) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from pegboard import Asked, Nodes, Splits, Vector
+from pegboard import Asked, Nodes, Splits, Vector, WholeGraph
 from torch import Tensor
 
 from .spectral import spectrum
@@ -59,9 +59,8 @@ def _nodes(splits: Splits, figure: Figure) -> None:
     x, edges, *_, asked = splits.train.gather(torch.arange(count)).inputs
     known = torch.full((len(x),), -1)
     for source in (splits.train, splits.val, splits.test):
-        graph = getattr(source, "graph", None)
-        if graph is not None and graph.x is x:
-            known[source.nodes] = source.target  # type: ignore[union-attr]
+        if isinstance(source, WholeGraph) and source.graph.x is x and source.target is not None:
+            known[source.nodes] = source.target
     if len(x) > MOST:
         near = torch.unique(torch.cat((asked, edges[0, torch.isin(edges[1], asked)])))[:MOST]
         new = torch.full((len(x),), -1)

@@ -65,12 +65,11 @@ class BleuProbe(Probe):
     def _batches(self, source: Source, device: torch.device) -> Iterator[Batch]:
         """The samples asked for, those of like length together where the source knows them."""
         count = min(len(source), self.config.samples or len(source))
-        lengths = getattr(source, "lengths", None)
+        lengths = source.lengths
         order = torch.arange(count) if lengths is None else lengths[:count].argsort(stable=True)
-        held = not hasattr(source, "begin") and lengths is None  # numbers stay on the CPU otherwise
-        parts = list((order.to(device) if held else order).split(self.config.batch_size))
-        if hasattr(source, "begin"):
-            source.begin(parts, 0, 0)
+        order = order if source.index_on_cpu else order.to(device)
+        parts = torch.split(order, self.config.batch_size)
+        source.begin(parts, 0)
         shown = time.monotonic()
         try:
             for number, part in enumerate(parts):
@@ -80,4 +79,4 @@ class BleuProbe(Probe):
                     done = min((number + 1) * self.config.batch_size, count)
                     print(f"bleu: {done:,} of {count:,} texts translated", file=sys.stderr)
         finally:
-            getattr(source, "close", lambda: None)()
+            source.close()

@@ -61,7 +61,7 @@ def whole(source: Source) -> Batch:
     try:
         return source.to("cpu").gather(torch.arange(len(source)))
     finally:
-        getattr(source, "close", lambda: None)()
+        source.close()
 
 
 def errors_of(model: nn.Module, batch: Batch, device: torch.device, classes: bool) -> Tensor:

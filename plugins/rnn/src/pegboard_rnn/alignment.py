@@ -82,8 +82,7 @@ class AlignmentProbe(Probe):
         return {name: total / steps for name, (total, steps) in sums.items() if steps}
 
     def _gather(self, source: Source, part: Tensor, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        if hasattr(source, "begin"):
-            source.begin([part], 0, 0)
+        source.begin([part], 0)
         batch = source.gather(part)
         assert batch.target is not None
         read, shifted = batch.inputs

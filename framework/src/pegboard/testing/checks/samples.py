@@ -49,7 +49,7 @@ def splits_are_sound(subject: Subject) -> None:
                     f"{asked}: give back the numbers that `gather` got"
                 )
         pieces = [_picked(some, [2, 0], splits.spec), _picked(turned, [0, 1], splits.spec)]
-        if getattr(source, "lengths", None) is None and list(unequal(*pieces)):
+        if source.lengths is None and list(unequal(*pieces)):
             raise Failed(f"{subject.what}: a sample of {name!r} depends on which others it is asked for with")
         _like_spec(subject, name, some, splits)
 
