@@ -5,8 +5,10 @@ A new kind is a record (`records`), a hook (`hookspecs`) and a row.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from .options import DataOptions, ModelOptions, RegularizerOptions
@@ -36,7 +38,7 @@ class Section:
     taken: Mapping[str, str] = field(default_factory=dict)  # what cannot be a key, and what it is instead
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)  # each is itself alone, so that `_by_section` is kept by them
 class Kind:
     """What the core knows of a kind of part."""
 
@@ -45,6 +47,7 @@ class Kind:
     section: Section
     special: Section | None = None  # where those with its flag are named first of all
     options: type[Any] | None = None  # keys of the core in the node of a part
+    trains: bool = True  # its parts may leave a trace in the weights; else they measure or report
     beside: tuple[str, ...] = ()  # kinds that a part is tried with, those of its own plugin where it has some
 
     @property
@@ -124,6 +127,7 @@ _ROWS = (
     Kind(
         record=TrackerPart,
         hook="pegboard_trackers",
+        trains=False,
         section=Section(
             name="trackers",
             keyed=True,
@@ -134,6 +138,7 @@ _ROWS = (
     Kind(
         record=ProbePart,
         hook="pegboard_probes",
+        trains=False,
         section=Section(
             name="probes",
             keyed=True,
@@ -156,10 +161,23 @@ def records_of(hook: str) -> tuple[type[Part[Any, Any]], ...]:
     return tuple(kind.record for kind in KINDS.values() if kind.hook == hook)
 
 
-def sections() -> dict[str, tuple[Section, Kind]]:
+def sections() -> Mapping[str, tuple[Section, Kind]]:
     """Every section by its name, in the order of a config: those that it states, those it may, keyed ones."""
-    found = [
-        (section, kind) for kind in KINDS.values() for section in (kind.special, kind.section) if section
-    ]
+    return _by_section(tuple(KINDS.values()))
+
+
+@functools.cache
+def _by_section(kinds: tuple[Kind, ...]) -> Mapping[str, tuple[Section, Kind]]:
+    found = [(section, kind) for kind in kinds for section in (kind.special, kind.section) if section]
     found.sort(key=lambda row: (row[0].keyed, not (row[0].keyed or row[0].stated), row[0].name))
-    return {section.name: (section, kind) for section, kind in found}
+    return MappingProxyType({section.name: (section, kind) for section, kind in found})
+
+
+def traceless_sections() -> list[str]:
+    """The sections whose parts leave no trace in the weights: free in a run, not needed for a saved model."""
+    return [
+        section.name
+        for kind in KINDS.values()
+        for section in (kind.section, kind.special)
+        if section is not None and not kind.trains
+    ]

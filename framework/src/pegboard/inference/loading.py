@@ -21,6 +21,7 @@ from ..config.load import load as load_config
 from ..config.load import locate as placed
 from ..config.nodes import Settings
 from ..config.trained_models import weights_alone
+from ..contract.kinds import traceless_sections
 from ..contract.records import Context
 from ..contract.results import Codec
 from ..contract.specs import DataSpec
@@ -172,9 +173,8 @@ def structure(saved: Saved, local: Sequence[str | Path] = ()) -> tuple[Settings,
             continue  # the check says it better
         if not {"hang", "edit_model"} & set(part.stages):
             del tree["regularizers"][key]
-    tree["trackers"] = {}
-    tree.pop("reference", None)
-    tree.pop("probes", None)
+    for section in traceless_sections():
+        tree.pop(section, None)
     if isinstance(model, dict):
         model.pop("weights", None)
     spec = saved.spec(registry.specs, _data_plugin(tree.get("data"), registry))

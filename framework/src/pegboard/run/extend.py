@@ -16,6 +16,7 @@ from ..base.files import write_json, write_text
 from ..config.dump import to_yaml
 from ..config.errors import leaves
 from ..config.nodes import Settings
+from ..contract.kinds import traceless_sections
 from ..contract.options import DataOptions
 from ..contract.records import Context
 from ..planning.plan import Assembly, Plan, assemble
@@ -31,7 +32,6 @@ FREE = (
     "trainer.save_minutes", "trainer.keep", "trainer.sample_every", "trainer.diagnose", "data.workers",
     "data.eval_batch_size",
 )  # fmt: skip
-SECTIONS = ("trackers", "probes", "reference")  # free as a whole
 CHOICE = ("trainer.monitor", "trainer.mode", "trainer.eval_every")
 ROUNDING = (
     "trainer.precision", "trainer.compile", "trainer.compile_mode", "trainer.steps_per_call",
@@ -62,7 +62,7 @@ def refuse_changes(changes: Changes, folder: Path, words: Sequence[str]) -> None
     raise PegboardError(
         "\n".join((f"{folder} cannot go on with other values than those it was trained with:", *lines))
         + f"\nwhat may change: {', '.join((*LENGTH, *FREE))}, "
-        + ", ".join(f"{section}.*" for section in SECTIONS)
+        + ", ".join(f"{section}.*" for section in traceless_sections())
         + f", and where the data stays the same, what says where it is\na new run from its weights: {anew}"
     )
 
@@ -70,7 +70,7 @@ def refuse_changes(changes: Changes, folder: Path, words: Sequence[str]) -> None
 def _reason(path: str) -> str:
     """Why a value cannot change in a run that has begun; "" where it can."""
     section = path.partition(".")[0]
-    if path in (*LENGTH, *FREE) or section in SECTIONS:
+    if path in (*LENGTH, *FREE) or section in traceless_sections():
         return ""
     if path in CHOICE:
         return "by it the best checkpoint so far was chosen"
