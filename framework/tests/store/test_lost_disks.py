@@ -165,3 +165,11 @@ def test_a_folder_that_is_no_utf8_holds_a_run(
     done = pegboard.train(config(), root=odd / "runs", quiet=True)
     assert done.status == "finished" and (done.folder / "report.html").is_file()
     assert main(["report", str(done.folder)]) == 0
+
+
+def test_a_checkpoint_that_was_being_removed_does_not_count_as_saved(tmp_path: Path) -> None:
+    for name in (".old-step-00000040", ".step-00000020.7", "step-00000010"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+        (tmp_path / "checkpoints" / name / "manifest.json").write_text("{}")
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    assert "step 20 is saved whole" in save_errors.not_saved(tmp_path / "checkpoints", 50, error, "resume")

@@ -34,16 +34,46 @@ def beside(path: Path) -> Path:
 
 
 def point(link: Path, target: str) -> None:
-    """Make a link to what lies beside it under the name `target`, in one operation."""
+    """Make a link to what lies beside it under the name `target`, in one operation.
+
+    Where the system, the disk or the user may make none, it is a file that holds the name; `follow` reads it.
+    """
     fresh = beside(link)
     fresh.unlink(missing_ok=True)
     try:
-        fresh.symlink_to(target)
+        try:
+            fresh.symlink_to(target)
+        except (NotImplementedError, OSError):
+            fresh.write_text(target, "utf-8")
         fresh.replace(link)
     except OSError:
         with suppress(OSError):
             fresh.unlink()
         raise
+
+
+def follow(path: Path) -> Path:
+    """A path through links that `point` had to write as files; any other path as it is."""
+    for place in (path, *path.parents):
+        if os.path.isdir(place):
+            return path
+        if (target := _written_link(place)) is not None:
+            return follow(target / path.relative_to(place))
+    return path
+
+
+def _written_link(place: Path) -> Path | None:
+    """The folder beside a file that holds nothing but its name."""
+    if place.suffix or not os.path.isfile(place):
+        return None
+    try:
+        with place.open(encoding="utf-8") as file:
+            name = file.read(256)
+    except (OSError, ValueError):
+        return None
+    named = name not in ("", ".", "..") and not set(name) & set("/\\:\0\n")
+    target = place.with_name(name) if named else place
+    return target if os.path.isdir(target) else None
 
 
 def cache_folder() -> Path:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..base.files import follow
 from ..base.nearest import nearest
 from .accepted_types import is_module, module_hint, refuse_source, refuse_words
 from .dump import to_yaml as to_yaml
@@ -70,7 +71,7 @@ def load(source: Source, overrides: Sequence[str] = (), inside: Path | None = No
     if isinstance(source, Mapping):
         root = files.extended(_python(source, (), files.mistakes), Path.cwd(), ())
     else:
-        loaded.file = Path(source)
+        loaded.file = follow(Path(source))
         root = files.open(loaded.file, (), Origin(file=str(loaded.file)))
     words, wrong = parse(overrides)
     loaded.mistakes += wrong

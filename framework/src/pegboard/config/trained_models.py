@@ -11,6 +11,7 @@ from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
+from ..base.files import follow
 from ..base.nearest import nearest
 from ..contract.records import SavedModel
 from ..contract.specs import Classes, DataSpec, Image, Labels, Spec, Values, Vector
@@ -144,7 +145,7 @@ def _recipe(ref: str, registry: Registry) -> tuple[str, list[str], str]:
 
 def _run(ref: str) -> tuple[str, list[str], str]:
     """What is wrong with the folder of a run, if anything; folders that may be meant; how to mend it."""
-    path = Path(ref)
+    path = follow(Path(ref))
     with suppress(OSError, ValueError):
         if (path / MANIFEST).is_file() or any((path / CHECKPOINTS).glob(f"*/{MANIFEST}")):
             return "", [], ""

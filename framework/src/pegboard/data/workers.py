@@ -30,7 +30,7 @@ from ..contract.results import Batch
 Read = Callable[..., Batch]  # read(rows: list[int]) or, with a seed, read(rows, key: int)
 
 # As torch does: a forked process needs no import, nor a guard in the script that trains.
-START = "fork" if sys.platform == "linux" else None
+START = "fork" if sys.platform == "linux" else "spawn"
 AHEAD = 4  # batches that each process has read or is reading
 ALIGNED = 64  # bytes
 ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -300,11 +300,12 @@ class Pool:
         worker.process.join(GRACE)
         pid, code = worker.process.pid, worker.process.exitcode
         self.close()
-        how, hint = f"ended with code {code}", ""
+        how, hint, name = f"ended with code {code}", "", ""
         if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        if code == -signal.SIGKILL:
+            name = signal.Signals(-code).name
+            how = f"was killed by {name}"
+        if name == "SIGKILL":
             hint = "\nsystems do that where memory runs out: fewer data.workers or smaller batches need less"
-        elif code == -getattr(signal, "SIGBUS", 0):
+        elif name == "SIGBUS":
             hint = "\na file that was cut short while it was being read does that"
         return Unreadable(f"process {pid}, which reads ahead, {how} while it read {name_rows(rows)}{hint}")

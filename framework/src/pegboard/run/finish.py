@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..base.errors import PegboardError
-from ..base.files import write_text
+from ..base.files import follow, write_text
 from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
 from ..data import Resident, epoch_order, known_target
@@ -42,7 +42,7 @@ NUMBERS = 2**27  # outputs of a split that are in memory at a time, for the tabl
 def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> dict[str, Any]:
     """Measure the best weights on all splits, and show what came of the run; returns what sums it up."""
     progress, console = loop.progress, following.console
-    _take_best(loop, console, folder / CHECKPOINTS / "best")
+    _take_best(loop, console, follow(folder / CHECKPOINTS / "best"))
     figures = _held_out(loop, MetricsFile.read(folder / METRICS))
     if "test" in figures:
         row = {"step": progress.step, "epoch": loop.epochs}

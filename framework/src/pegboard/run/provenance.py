@@ -282,4 +282,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill a process and what it started, where it still runs."""
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()

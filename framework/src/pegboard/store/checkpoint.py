@@ -28,7 +28,7 @@ from safetensors.torch import load, load_file, save_model
 from torch import Tensor, nn
 
 from ..base.errors import PegboardError
-from ..base.files import point
+from ..base.files import follow, point
 from .names import CHECKPOINTS, CONFIG, LATEST, MANIFEST, STATE, WEIGHTS
 from .save_errors import not_saved, why_unwritten
 
@@ -202,7 +202,7 @@ def recover(folder: Path) -> None:
 def _sweep(folder: Path) -> None:
     """Remove what a killed process left."""
     for path in folder.glob(".*"):
-        if path.is_symlink():
+        if path.is_symlink() or path.is_file():
             path.unlink()
         else:
             shutil.rmtree(path, ignore_errors=True)
@@ -218,7 +218,7 @@ def prune(folder: Path, keep: int, newest: Path) -> None:
 
     Later steps than `newest` are damaged: the run was resumed from before them. They do not count.
     """
-    best = (folder / "best").resolve()
+    best = follow(folder / "best").resolve()
     for path in [p for p in history(folder) if p.name <= newest.name][keep:]:
         if path.resolve() != best:
             _discard(path)
@@ -231,7 +231,14 @@ def digest(path: Path) -> str:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    """Wait until the disk has a file, or a folder where the system opens folders: Windows does not."""
+    folder = path.is_dir()
+    try:
+        handle = os.open(path, os.O_RDONLY if folder else os.O_RDWR)  # Windows syncs what it may write
+    except PermissionError:
+        if folder:
+            return
+        raise
     try:
         os.fsync(handle)
     finally:
@@ -245,12 +252,12 @@ def find(ref: str | Path, which: str = "best") -> Path:
     """
     if which not in ("best", "last"):
         raise PegboardError(f"there is no {which!r} checkpoint: expected best or last")
-    path = Path(ref)
+    path = follow(Path(ref))
     if (path / MANIFEST).is_file():
         return path
     for place in (
-        path / CHECKPOINTS / which,
-        path / CHECKPOINTS / "last",
+        follow(path / CHECKPOINTS / which),
+        follow(path / CHECKPOINTS / "last"),
         *history(path / CHECKPOINTS),
     ):
         if (place / MANIFEST).is_file():

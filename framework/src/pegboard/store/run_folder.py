@@ -16,6 +16,8 @@ from ..base.errors import PegboardError, system_words
 from ..base.files import point, write_text
 from .names import FIGURES, LATEST, PLAN
 
+FAR = 2**30  # place of the byte of plan.txt that Windows locks
+
 
 def new_name(root: Path, name: str) -> Path:
     """A path `root/name/<time>-<id>` for a run folder; that it can be made there is seen at once."""
@@ -117,6 +119,23 @@ class Claim:
         self.text = text
 
 
+def _lock(handle: int) -> None:
+    """Lock an open file for this process, or raise BlockingIOError or PermissionError at once."""
+    try:
+        import fcntl
+    except ImportError:
+        import msvcrt
+
+        windows: Any = msvcrt  # of which a type checker knows nothing elsewhere
+        os.lseek(handle, FAR, os.SEEK_SET)  # what is locked there nobody else can read
+        try:
+            windows.locking(handle, windows.LK_NBLCK, 1)
+        finally:
+            os.lseek(handle, 0, os.SEEK_SET)
+    else:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @contextmanager
 def claimed(folder: Path) -> Iterator[Claim]:
     """A run with the text of its plan, while no other process may carry the run out.
@@ -125,9 +144,7 @@ def claimed(folder: Path) -> Iterator[Claim]:
     """
     with (folder / PLAN).open("r+", encoding="utf-8", errors="replace") as file:
         try:
-            import fcntl
-
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file.fileno())
         except (BlockingIOError, PermissionError):
             raise PegboardError(
                 f"another process is training {folder}: wait for it, or end it, then resume"

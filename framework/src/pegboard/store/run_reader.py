@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import PegboardError
-from ..base.files import beside, write_text
+from ..base.files import beside, follow, write_text
 from ..base.nearest import nearest
 from ..config.errors import leaves
 from ..config.load import read_yaml
@@ -45,7 +45,7 @@ class Recorded:
     """A run folder as it stands on disk; files that are damaged or not there are noted."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = follow(Path(path))
         if not (self.path / CONFIG).is_file():
             raise PegboardError(not_a_run(self.path))
         self.notes: list[str] = []
@@ -128,8 +128,8 @@ class Recorded:
         for name, run in self.runs.items():
             folder = run / CHECKPOINTS
             for place in (folder / "best", folder / "last", *sorted(folder.glob("step-*"))):
-                if (place / WEIGHTS).is_file():
-                    found[f"{name}/{place.name}".lstrip("/")] = Checkpoint(place)
+                if (follow(place) / WEIGHTS).is_file():
+                    found[f"{name}/{place.name}".lstrip("/")] = Checkpoint(follow(place))
         return found
 
 
@@ -171,7 +171,7 @@ class Checkpoint:
 def fold_count(folder: Path) -> int:
     """How many folds a folder is the cross-validation of; 0 for a run."""
     try:
-        trainer = read_yaml(folder / CONFIG, folder).get("trainer")
+        trainer = read_yaml(follow(folder) / CONFIG, follow(folder)).get("trainer")
     except PegboardError:
         return 0  # who needs the config says what is wrong with it
     given = trainer if isinstance(trainer, dict) else {}

@@ -45,7 +45,10 @@ def not_saved(checkpoints: Path, step: int, error: OSError, go_on: str) -> str:
             free = f" ({left // 1024:,} KiB are free)"
         # One that only waits for its name is whole as well, and gets it when the run goes on.
         found = [path.parent.name.removeprefix(".") for path in checkpoints.glob(f"*step-*/{MANIFEST}")]
-        whole = [n for name in found if (n := int(name[5:].partition(".")[0])) != step]
+        kept = [
+            int(name[5:].partition(".")[0]) for name in found if name.startswith("step-")
+        ]  # not .old-step-
+        whole = [number for number in kept if number != step]
         saved = f"step {max(whole)} is saved whole" if whole else "nothing was saved yet"
     return (
         f"cannot save step {step} in {checkpoints}: {system_words(error)}{free}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from unittest.mock import patch
 import torch
 from safetensors.torch import load_file
 
+from ..base.files import follow
 from ..contract.results import Batch, Source
 from ..data import Wrapped
 from ..engine.loop import Interrupted, Loop
@@ -75,7 +75,7 @@ def watched(cut: int | None = None) -> Iterator[list[str]]:
             if self.training:  # afterwards nobody waits for signals
                 events.append(what)
                 if len(events) - 1 == cut:
-                    os.kill(os.getpid(), signal.SIGTERM)
+                    signal.raise_signal(signal.SIGTERM)  # Windows ends what os.kill is told
 
         def run(self) -> str | None:
             self.training = True
@@ -135,7 +135,7 @@ def differences(one: Path, two: Path) -> list[str]:
     """What differs between two runs that should have ended alike, in words; nothing where nothing does."""
     found = []
     for which in ("last", "best"):
-        places = [path / CHECKPOINTS / which for path in (one, two)]
+        places = [follow(path / CHECKPOINTS / which) for path in (one, two)]
         weights = [load_file(place / WEIGHTS) for place in places]
         states = [torch.load(place / STATE, weights_only=True) for place in places]
         for state in states:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import PegboardError
+from ..base.files import follow
 from ..config.accepted_types import kind_of
 from ..config.check import check
 from ..planning import plan as planning
@@ -29,7 +30,7 @@ class Run:
     def __init__(self, folder: str | Path) -> None:
         if not isinstance(folder, str | os.PathLike):
             raise PegboardError(f"found {kind_of(folder)}, expected the path of a run folder")
-        self.folder = Path(folder)
+        self.folder = follow(Path(folder))
         if not (self.folder / CONFIG).is_file():
             from ..store.run_reader import not_a_run
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.files import write_json
+from ..base.files import follow, write_json
 from ..store.names import CHECKPOINTS, CURVES, DATA, ENVIRONMENT, FIGURES, RESULT, WEIGHTS
 from ..store.zoo import Recipe
 
@@ -49,7 +49,7 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     one = (
         runs[0].folds[0] if runs[0].folds else runs[0]
     )  # of a cross-validation the first fold stands for all
-    best = one.folder / CHECKPOINTS / "best"
+    best = follow(one.folder / CHECKPOINTS / "best")
     environment = json.loads((one.folder / ENVIRONMENT).read_text("utf-8"))
     manifest = read_manifest(best)
     result = {
@@ -94,7 +94,7 @@ def made_on(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keep(run: Path, recipe: Path) -> bool:
     """Copy the best weights of a run, and what its data set keeps, beside a recipe where they are small."""
-    weights, data = run / CHECKPOINTS / "best" / WEIGHTS, run / DATA
+    weights, data = follow(run / CHECKPOINTS / "best") / WEIGHTS, run / DATA
     _forget(recipe)
     if sum(path.stat().st_size for path in (weights, *data.glob("*"))) > SMALL:
         return False

@@ -217,7 +217,8 @@ class WandbTracker(Tracker):
             names |= written if isinstance(written, dict) else {}
         for alias in ("best", "last"):  # where the process was killed, what was written may lag behind them
             with suppress(OSError):  # no such link
-                names[alias] = os.readlink(self._home / alias)
+                link = self._home / alias  # a file with the name where the system makes no links
+                names[alias] = os.readlink(link) if link.is_symlink() else link.read_text("utf-8", "replace")
         found = {}
         for alias, name in names.items():
             path = own_checkpoint(self._home, name)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import PegboardError
+from ...base.files import follow
 from ...contract.tricks import ROLES
 from ...store.names import CHECKPOINTS, WEIGHTS
 from ..kit import STEP, Failed, Skipped, check
@@ -92,7 +93,7 @@ def _apart(one: Config, two: Config, root: Path) -> str:
 
     with lean():
         runs = [train(c, root=root / str(i), quiet=True) for i, c in enumerate((one, two))]
-    weights = [load_file(run.folder / CHECKPOINTS / "last" / WEIGHTS) for run in runs]
+    weights = [load_file(follow(run.folder / CHECKPOINTS / "last") / WEIGHTS) for run in runs]
     found = [f"weights{path}" for path in unequal(*weights)]
     found += [f"history{path}" for path in unequal(runs[0].history, runs[1].history)]
     return ", ".join(found[:3])
