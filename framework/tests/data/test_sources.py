@@ -177,6 +177,7 @@ def test_what_a_stranger_has_besides_is_found_by_its_name() -> None:
     padded: Any = source.padded(DataSpec())
     assert isinstance(padded, Source) and padded.colour == "red" and isinstance(source.to("cpu"), Source)
     assert adapted(source) is source
+    assert isinstance(source, Stranger) and len(pickle.loads(pickle.dumps(adapted(Stranger())))) == 6
 
 
 def test_draws_read_a_stranger_that_tells_no_weights_and_no_other() -> None:
