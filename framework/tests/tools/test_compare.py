@@ -62,6 +62,18 @@ def test_two_equal_runs_are_equal(first: Path, train: Train, capsys: Capture) ->
     assert not any(found[name] for name in ("config", "plugins", "data", "environment", "weights", "notes"))
 
 
+def test_a_field_that_has_left_the_core_is_a_difference_where_it_was_in_use(
+    first: Path, again: Path, capsys: Capture
+) -> None:
+    config = yaml.safe_load((again / "config.yaml").read_text())
+    config["trainer"] |= {"clip": None, "clip_by": "norm"}  # as releases before wrote it
+    (again / "config.yaml").write_text(yaml.safe_dump(config))
+    assert told(first, again, capsys)[0] == 0
+    config["trainer"]["clip"] = 0.5
+    (again / "config.yaml").write_text(yaml.safe_dump(config))
+    assert [d["path"] for d in told(first, again, capsys)[2]["config"]] == ["trainer.clip"]
+
+
 def test_seed_is_named(first: Path, train: Train, capsys: Capture) -> None:
     code, screen, found = told(first, train("seed=4"), capsys)
     assert code == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.errors import leaves
+from ..config.moved_fields import LEFT
 from ..store.run_reader import Recorded
 
 SECTIONS = ("config", "plugins", "data", "environment", "history", "weights", "figures")
@@ -163,13 +164,17 @@ def _config(a: Recorded, b: Recorded) -> list[Difference]:
         """A node without values, which the other run has with some: those are listed."""
         return value == {} and any(p.startswith(f"{path}.") for p in other.config)
 
+    def left(d: Difference) -> bool:
+        """A field that the core had when one of the runs was made, and that did nothing in it."""
+        return ABSENT in (d.a, d.b) and d.path in LEFT and LEFT[d.path] in (d.a, d.b)
+
     def origin(run: Recorded, d: Difference, value: Any) -> str:
         return "" if value is ABSENT else str(run.origins.get(d.path, ""))
 
     found = [
         replace(d, origin_a=origin(a, d, d.a), origin_b=origin(b, d, d.b), decides=d.path != "name")
         for d in differences(a.config, b.config)
-        if not empty(d.a, d.path, b) and not empty(d.b, d.path, a)
+        if not (empty(d.a, d.path, b) or empty(d.b, d.path, a) or left(d))
     ]
     return sorted(found, key=lambda d: d.by_default)  # what somebody wrote comes first
 
