@@ -92,8 +92,8 @@ class Adapted(Source):
         self.target = own("target", None) if hasattr(source, "weight") else None
         self._begin, self._close, self._padded = own("begin", None), own("close", None), own("padded", None)
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[misc]  # plugins ask for classes of their own
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # a plugin may ask whether a source is of its own class
         return type(self.source)
 
     def __reduce__(self) -> tuple[Any, ...]:  # pickle minds a class that is not the type
