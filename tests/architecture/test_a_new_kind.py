@@ -103,6 +103,13 @@ def test_a_config_names_them_in_their_section(plugin: Path) -> None:
     assert paths[-2:] == ["samplers.far", "samplers.strides"]
 
 
+def test_check_lists_them(plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps(config(plugin, far={"name": "strides"})))
+    assert main(["check", str(file)]) == 0
+    assert f"  sampler     far (strides)            {plugin} local\n" in capsys.readouterr().out
+
+
 def test_a_config_without_them_is_what_it_was(plugin: Path) -> None:
     assert "samplers" not in check(config(plugin)).plain
 

@@ -22,6 +22,7 @@ def run(args: argparse.Namespace) -> int:
     from ..base.deprecation import PegboardDeprecationWarning
     from ..config.check import check
     from ..config.dump import to_yaml
+    from ..contract.kinds import sections
 
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always", FutureWarning)
@@ -37,14 +38,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.quiet:
         return 0
-    chosen = [("data", settings.data), ("model", settings.model), ("optimizer", settings.optimizer)]
-    chosen += [("schedule", settings.schedule)] if settings.schedule else []
-    chosen += [("objective", settings.objective)] if settings.objective else []
-    chosen += [("reference", settings.reference)] if settings.reference else []
-    chosen += [("regularizer", c) for c in settings.regularizers.values()]
-    chosen += [("tracker", c) for c in settings.trackers.values()]
     print(f"{args.config}: ok")
-    for role, part in chosen:
+    rows = sections()
+    for path, part in settings.parts.items():
+        section, kind = rows[path.partition(".")[0]]
+        if not section.keyed and path not in rows:
+            continue  # what is different for a player
+        role = kind.name if section.keyed else path.rpartition(".")[2]
         name = part.entry.part.name
         shown = name if part.key in (name, role) or role == part.key else f"{part.key} ({name})"
         print(f"  {role:<11} {shown:<24} {part.entry.plugin.dist} {part.entry.plugin.version}")
