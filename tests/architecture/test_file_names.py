@@ -11,6 +11,7 @@ from sandbox import ROOT
 
 CORE = ROOT / "framework" / "src" / "pegboard"
 NAMES = {value for name, value in vars(names).items() if name.isupper()}
+PLAIN = {names.CHECKPOINTS, names.FOLD}  # words that stand for nothing else
 SPELLED = {
     "store/names.py": "all of them",
     "config/trained_models.py": "those of a trained model, which a config may name",
@@ -28,7 +29,7 @@ def spelled(source: str) -> Iterator[tuple[int, str]]:
             words = [n.value for n in (node.left, node.right) if isinstance(n, ast.Constant)]
             yield from ((node.lineno, word) for word in words if word in NAMES)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value:
-            found = [p for p in node.value.split("/") if p in NAMES and ("." in p or p == "checkpoints")]
+            found = [p for p in node.value.split("/") if p in NAMES and ("." in p or p in PLAIN)]
             yield from ((node.lineno, piece) for piece in found)
 
 
@@ -50,6 +51,7 @@ def test_the_files_of_a_run_are_named_in_one_module() -> None:
         "x = {'summary.json': 1}",
         "g.glob('*/manifest.json')",
         "'checkpoints'",
+        "f'fold-{number}'",
     ],
 )
 def test_a_name_is_found_however_it_is_written(line: str) -> None:

@@ -25,6 +25,7 @@ WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint fold
 RESULT = "result.json"  # of a recipe
 CHECKPOINTS = "checkpoints"  # the folder of them in that of a run
 LATEST = "latest"  # a link to the newest run
+FOLD = "fold-"  # before the number of a fold, whose run is a folder in that of all
 ALONE = (".safetensors", ".pt", ".pth", ".bin")  # files of weights alone, of whatever made them
 ZOO = "zoo:"
 
@@ -153,8 +154,8 @@ def _run(ref: str) -> tuple[str, list[str], str]:
         folder = path.parent
         hint = "" if os.path.isdir(folder) else _nearest_folder(path)
         return f"there is no run or checkpoint {ref!r}", _beside(ref), hint
-    if os.path.isdir(path / "fold-0"):
-        hint = f"name one of its runs, as {path / 'fold-0'}"
+    if os.path.isdir(first := path / f"{FOLD}0"):
+        hint = f"name one of its runs, as {first}"
         return f"{ref!r} is a cross-validation, which has no weights of its own", [], hint
     if not os.path.isdir(path):
         return f"{ref!r} is a file, not the folder of a run", [], ""

@@ -29,6 +29,7 @@ class Contents:
     environment: Mapping[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Any] = field(default_factory=dict)
     pictures: Mapping[str, bytes] = field(default_factory=dict)  # name -> PNG
+    fold: str = ""  # of a cross-validation, the folder in it whose weights commands name
     local: Sequence[str] = ()  # files of local plugins, which commands name
 
 
@@ -167,7 +168,7 @@ def _commands(run: Contents) -> str:
     """How to go on with a run."""
     folder, words = shlex.quote(run.folder), [w for path in run.local for w in ("--local", path)]
     local = f" {shlex.join(words)}" if words else ""
-    one = f"{folder}/fold-0" if run.summary.get("folds") else folder  # of several none has weights itself
+    one = f"{folder}/{run.fold}" if run.fold else folder
     places = {"eval": one, "predict": one, "resume": folder}
     return "\n".join(f"pegboard {what} {place}{local}" for what, place in places.items())
 

@@ -40,7 +40,7 @@ from ..preview.explain import preview
 from ..report.console import Console, working
 from ..report.trackers import GRACE, SHORT_GRACE, Dispatch
 from ..store import checkpoint
-from ..store.names import CHECKPOINTS, CONFIG, DATA, ENVIRONMENT, METRICS, PLAN, SUMMARY
+from ..store.names import CHECKPOINTS, CONFIG, DATA, ENVIRONMENT, FOLD, METRICS, PLAN, SUMMARY
 from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from .finish import finish, picture_samples, report
 from .interruption import signals
@@ -175,7 +175,7 @@ def codec_files(plan: Plan) -> dict[str, bytes]:
 def identity(folder: Path, fold: int | None = None) -> dict[str, str]:
     """By what trackers know a run: a fold by its cross-validation too, with which they group it."""
     folder = folder.resolve()  # one may be named by a link, as `latest`
-    if fold is None or folder.name != f"fold-{fold}":
+    if fold is None or folder.name != f"{FOLD}{fold}":
         return {"id": folder.name}
     return {"id": f"{folder.parent.name}-{folder.name}", "group": folder.parent.name}
 

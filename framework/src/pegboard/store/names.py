@@ -7,6 +7,7 @@ names that this needs come from there.
 from __future__ import annotations
 
 from ..config.trained_models import CHECKPOINTS as CHECKPOINTS
+from ..config.trained_models import FOLD as FOLD
 from ..config.trained_models import LATEST as LATEST
 from ..config.trained_models import MANIFEST as MANIFEST
 from ..config.trained_models import RESULT as RESULT

@@ -25,6 +25,7 @@ from .names import (
     DIFF,
     ENVIRONMENT,
     FIGURES,
+    FOLD,
     LATEST,
     MANIFEST,
     METRICS,
@@ -181,7 +182,7 @@ def fold_count(folder: Path) -> int:
 
 def fold_folder(folder: Path, number: int) -> Path:
     """Where the run of a fold stands."""
-    return folder / f"fold-{number}"
+    return folder / f"{FOLD}{number}"
 
 
 def write_report(
@@ -196,10 +197,12 @@ def write_report(
         refuse_links(run.path, replaced=(PAGE, beside(run.path / PAGE).name))
     figures = sorted((run.path / FIGURES).glob("*.png"), key=lambda path: (path.name != CURVES, path))
     local = run.config.get("plugins.local")
+    ended = run.summary if summary is None else summary
     contents = Contents(
         name=str(run.config.get("name", run.path.name)),
         folder=_shown(run.path),
-        summary=run.summary if summary is None else summary,
+        fold=f"{FOLD}0" if ended.get("folds") else "",  # of several none has weights itself
+        summary=ended,
         config=_text(run.path / CONFIG),
         plan=_text(run.path / PLAN) if plan is None else plan,
         environment=run.environment,
