@@ -151,6 +151,10 @@ class Spec:
         """Numbers (batch, values) by which samples are coloured or placed."""
         return None
 
+    def output_shape(self, outputs: int) -> tuple[int, ...]:
+        """The shape of what a model gives for a sample to predict it, of `outputs` numbers at a place."""
+        return (outputs,)
+
     def __str__(self) -> str:
         told = (getattr(self, f.name) for f in fields(self) if f.name not in _UNSHOWN)
         shown = ("?" if v is None else str(v) for v in told if v != -1)  # -1 is a symbol that there is not
@@ -321,6 +325,9 @@ class Series(Spec):
     def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:
         return (~x.isnan().all(-1)).sum(1) if self.padded else None
 
+    def output_shape(self, outputs: int) -> tuple[int, ...]:
+        return (outputs,) if self.length is None or self.features is None else (self.length, self.features)
+
 
 @dataclass(frozen=True)
 class Tokens(Spec):
@@ -374,6 +381,9 @@ class Tokens(Spec):
                 found[key] = [decode(cell[cell >= 0].unsqueeze(0))[0] for cell in cells]
         return found
 
+    def output_shape(self, outputs: int) -> tuple[int, ...]:
+        return (outputs,) if self.length is None else (self.length, outputs)
+
 
 @dataclass(frozen=True)
 class Span(Spec):
@@ -397,6 +407,9 @@ class Span(Spec):
             return found
         places = zip(known["inputs"][0], found["start"], found["end"], strict=True)
         return {"answer": [read(0, row[None, a : b + 1])[0].strip() for row, a, b in places], **found}
+
+    def output_shape(self, outputs: int) -> tuple[int, ...]:
+        return (outputs,) if self.length is None else (2, self.length)
 
 
 @dataclass(frozen=True)
@@ -425,6 +438,9 @@ class Masked(Spec):
         if read is not None and "symbols" in columns:
             found["symbols"] = [read(0, cell.unsqueeze(0))[0] for cell in columns["symbols"]]
         return found
+
+    def output_shape(self, outputs: int) -> tuple[int, ...]:
+        return (outputs,) if self.vocab is None or self.length is None else (1 + self.length, self.vocab)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from pegboard import (
     Masked,
     Objective,
     Peg,
-    Points,
     Series,
     Source,
     Span,
@@ -98,7 +97,7 @@ class PlainLoss(Objective):
 
     def __init__(self, target: Spec | None) -> None:
         self.classes = isinstance(target, (Classes, Tokens, Span, Masked))
-        self.padding = target.padding if isinstance(target, Tokens) else -1
+        self.padding: int = getattr(target, "padding", -1)
         self.formula = "-log softmax(f(x))[y]" if self.classes else "mean((f(x) - y)^2)"
 
     def loss(self, output: Any, target: Tensor, weight: Tensor | None = None) -> Tensor:
@@ -111,21 +110,6 @@ class PlainLoss(Objective):
         else:
             each = functional.mse_loss(output, target, reduction="none").flatten(1).mean(1)
         return each.mean() if weight is None else (each * weight).sum() / weight.sum()
-
-
-def asked(target: Spec | None, outputs: int) -> tuple[int, ...]:
-    """The shape of what is given for a sample to predict such a target."""
-    match target:
-        case Tokens(_, length) if length is not None:
-            return length, outputs
-        case Series(length, features) if length is not None and features is not None:
-            return length, features
-        case Span(length) if length is not None:
-            return 2, length
-        case Masked(vocab, length) if vocab is not None and length is not None:
-            return 1 + length, vocab
-        case _:
-            return (outputs,)
 
 
 def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
@@ -163,7 +147,7 @@ def _input(of: Spec, x: Tensor, lasts: Tensor) -> Tensor:
         return symbols if of.padding < 0 else symbols.masked_fill(~lasts, of.padding)
     shape = of.example(1, "meta").shape[1:]
     dense = x.repeat(1, 1 + shape.numel() // 24)[:, : shape.numel()].reshape(-1, *shape)
-    padded = isinstance(of, Series | Points) and of.padded
+    padded = getattr(of, "padded", False)
     return dense.masked_fill(~lasts.unsqueeze(-1), torch.nan) if padded else dense
 
 

@@ -169,16 +169,16 @@ class PartnerNet:
 
 
 def build_net(config: PartnerNet, context: Context) -> nn.Module:
-    from pegboard.testing.modules import Flat, Gathered, asked
+    from pegboard.testing.modules import Flat, Gathered
 
+    shape = (context.spec.target or Spec()).output_shape(context.outputs or 1)
     match context.spec.inputs:
         case (Nodes(features=int(features)), *_):
-            shape = asked(context.spec.target, context.outputs or 1)
             gathered = Gathered(features, config.width, *shape)
             gathered.asked = isinstance(context.spec.inputs[-1], Asked)
             return gathered
     inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
-    flat = Flat(sum(inputs), config.width, *asked(context.spec.target, context.outputs or 1))
+    flat = Flat(sum(inputs), config.width, *shape)
     flat.padded = any(getattr(entry, "padded", False) for entry in context.spec.inputs)
     return flat
 
