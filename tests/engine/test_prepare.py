@@ -13,6 +13,7 @@ from pegboard.config.check import check
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
+from pegboard.preview.explain import explain
 
 PARTS = '''
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ def test_where_a_trick_edits_batches_none_are_shown(tmp_path: Path) -> None:
 def test_a_step_is_not_said_to_cost_what_is_done_once(tmp_path: Path, read: bool) -> None:
     def flops(*others: str, epochs: int) -> int:
         plan = make_plan(check(config(tmp_path, {"epochs": epochs}, *others)), read=read)
-        (line,) = (line for line in plan.explain().splitlines() if line.startswith("a step "))
+        (line,) = (line for line in explain(plan).splitlines() if line.startswith("a step "))
         return int(line.split()[2].replace(",", ""))
 
     once, always = flops(epochs=2), flops(epochs=1)

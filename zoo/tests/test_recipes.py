@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import numpy
-import pegboard
 import pytest
+from packaging.version import Version
 from pegboard.config.check import check
 from pegboard.inference.trained import Trained
 from pegboard.planning.plan import make_plan
@@ -85,8 +85,11 @@ def test_the_time_of_a_run_stands_in_its_result_alone(recipe: zoo.Recipe) -> Non
     assert not re.search(r"\b(seconds?|minutes?|hours?)\b", card), "the table says how long a run takes"
 
 
-def test_no_result_is_of_an_older_core() -> None:
-    old = [r.name for r in OURS if r.result["versions"]["pegboard"] != pegboard.__version__]
+NUMBERS = Version("0.2.0")  # the last release in which the same config gives other numbers than before
+
+
+def test_no_result_is_of_a_core_with_other_numbers() -> None:
+    old = [r.name for r in OURS if Version(r.result["versions"]["pegboard"]) < NUMBERS]
     assert not old, f"record them again: pegboard zoo record {' '.join(old)}"
 
 

@@ -197,8 +197,8 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
     ),
     "keeps_what_it_is_given": (
         "regularizer-sound_noise",
-        "                if p.grad is not None:\n",
-        "                p.grad = None\n                if p.grad is not None:\n",
+        "            self.step += 1\n            scale",
+        "            self.step += 1\n            grads = [None] * len(params)\n            scale",
     ),
     "hangs_on_any_peg": (
         "regularizer-site_drop",
@@ -767,7 +767,7 @@ def test_conformance_finds_a_file_beside_the_test_from_any_folder(
 
 
 def test_a_file_that_is_not_there_is_told_with_the_places(folder: Path) -> None:
-    with pytest.raises(pytest.fail.Exception, match=r"no file 'not_there.py': looked in .*kit"):
+    with pytest.raises(pytest.fail.Exception, match=r"no file 'not_there.py': looked in .*testing"):
         conformance("not_there.py")
 
 

@@ -47,6 +47,18 @@ class Flat(nn.Module):
         return output.view(-1, *self.shape)
 
 
+class Centres(nn.Module):
+    """Minus the squared distances of samples, flattened, to `count` points: (rows, count)."""
+
+    def __init__(self, inputs: int, count: int) -> None:
+        super().__init__()
+        self.points = nn.Parameter(torch.randn(count, inputs))
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        joined = torch.cat([x.flatten(1).float() for x in inputs], 1)
+        return -(joined[:, None] - self.points).square().sum(-1)
+
+
 class Writer(Flat):
     """The same for a text that follows from another, which it can write, from `begin` to `end`."""
 

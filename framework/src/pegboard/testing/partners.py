@@ -184,6 +184,20 @@ def build_net(config: PartnerNet, context: Context) -> nn.Module:
 
 
 @dataclass(frozen=True)
+class PartnerCentres:
+    """Minus the squared distances to some points: for an objective that reads those, and no peg."""
+
+    count: Annotated[int, Ge(1)] = 3  # points
+
+
+def build_centres(config: PartnerCentres, context: Context) -> nn.Module:
+    from pegboard.testing.modules import Centres
+
+    size = sum(entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs)
+    return Centres(size, context.outputs or config.count)
+
+
+@dataclass(frozen=True)
 class PartnerWriter:
     """The same for a text that follows from another, which it can write."""
 
@@ -368,6 +382,7 @@ def pegboard_models() -> list[Model[Any]]:
             pegs=sites,
             generates=True,
         ),
+        Model("centres", PartnerCentres, build_centres),
     ]
 
 
