@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
 import sys
 from collections.abc import Generator, Iterator
@@ -127,3 +128,13 @@ def same_random_numbers() -> None:
     """Every test starts from the same random state, whichever ran before it."""
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def same_signals() -> Iterator[None]:
+    """A command leaves its handlers of signals until its process ends, and a test must not."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)

@@ -149,17 +149,17 @@ def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
     return read, first.roll(-1, 1)
 
 
-def _input(of: Spec, x: Tensor, lasts: Tensor) -> Tensor:
-    if isinstance(of, Tokens):
-        assert of.vocab is not None
-        symbols = (x[:, :6].abs() * 2).long() + (3 if of.vocab > 2 else 0)
-        symbols = symbols.clamp(max=of.vocab - 1)
-        if of.begin >= 0:
-            symbols[:, 0] = of.begin
-        return symbols if of.padding < 0 else symbols.masked_fill(~lasts, of.padding)
-    shape = of.example(1, "meta").shape[1:]
+def _input(spec: Spec, x: Tensor, lasts: Tensor) -> Tensor:
+    if isinstance(spec, Tokens):
+        assert spec.vocab is not None
+        symbols = (x[:, :6].abs() * 2).long() + (3 if spec.vocab > 2 else 0)
+        symbols = symbols.clamp(max=spec.vocab - 1)
+        if spec.begin >= 0:
+            symbols[:, 0] = spec.begin
+        return symbols if spec.padding < 0 else symbols.masked_fill(~lasts, spec.padding)
+    shape = spec.example(1, "meta").shape[1:]
     dense = x.repeat(1, 1 + shape.numel() // 24)[:, : shape.numel()].reshape(-1, *shape)
-    padded = getattr(of, "padded", False)
+    padded = getattr(spec, "padded", False)
     return dense.masked_fill(~lasts.unsqueeze(-1), torch.nan) if padded else dense
 
 

@@ -6,6 +6,7 @@ A light module like that of any plugin: a config registers it by its path, `pegb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -188,6 +189,17 @@ class PartnerCentres:
     """Minus the squared distances to some points: for an objective that reads those, and no peg."""
 
     count: Annotated[int, Ge(1)] = 3  # points
+
+
+def check_centres(config: PartnerCentres, facts: Facts) -> Iterator[Problem]:
+    """Only for an objective that takes any number of outputs, as no other reads distances."""
+    objective, target = facts.objective, facts.spec.target if facts.spec else None
+    any_number = False
+    if objective is not None and objective.outputs is not None and target is not None:
+        with suppress(TypeError):  # its config has fields without a default
+            any_number = objective.outputs(objective.config(), target) is None
+    if not any_number:
+        yield Problem("it gives distances, and the objective reads something else")
 
 
 def build_centres(config: PartnerCentres, context: Context) -> nn.Module:
@@ -382,7 +394,7 @@ def pegboard_models() -> list[Model[Any]]:
             pegs=sites,
             generates=True,
         ),
-        Model("centres", PartnerCentres, build_centres),
+        Model("centres", PartnerCentres, build_centres, check=check_centres),
     ]
 
 
