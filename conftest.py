@@ -133,7 +133,8 @@ def same_random_numbers() -> None:
 @pytest.fixture(autouse=True)
 def same_signals() -> Iterator[None]:
     """A command leaves its handlers of signals until its process ends, and a test must not."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in numbers}
     yield
     for number, handler in before.items():
         if signal.getsignal(number) is not handler:

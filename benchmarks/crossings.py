@@ -1,88 +1,63 @@
-"""How far a reader has to jump: modules, functions and switches between modules that a command takes.
+"""How often commands go from one module of the core to another: a count, the same on every machine.
 
     python benchmarks/crossings.py
 
-A switch is a call of a function of the core from another module of the core. Calls are counted
-(`sys.setprofile`), not timed, so a table is the same on every machine. The config is that of the
-quickstart; training makes three steps, and the resumed run has one more to make.
+For `check` and `train` of three steps of configs/quickstart.yaml: modules of the core that are touched,
+functions that are called, calls, and switches, which are calls that come from another module than the call
+before them. Imports do not count: each command is made once before.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import io
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / "configs" / "quickstart.yaml"
+CONFIG = str(ROOT / "configs" / "quickstart.yaml")
 
 
-@dataclass
-class Walk:
-    """What a command went through."""
+def crossings(command: Callable[[], object]) -> dict[str, int]:
+    """What a command calls in the core."""
+    functions, modules, calls, switches, last = set[Any](), set[str](), 0, 0, ""
 
-    core: str
-    modules: set[str] = field(default_factory=set)
-    functions: set[tuple[str, str]] = field(default_factory=set)
-    switches: int = 0
-
-    def event(self, frame: FrameType, event: str, arg: Any) -> None:
-        if event != "call" or not (file := frame.f_code.co_filename).startswith(self.core):
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls, switches, last
+        name = str(frame.f_globals.get("__name__", ""))
+        if event != "call" or not name.startswith("pegboard."):
             return
-        if frame.f_code.co_name == "<module>":
-            return
-        self.modules.add(file)
-        self.functions.add((file, frame.f_code.co_qualname))
-        caller = frame.f_back
-        if caller is not None:
-            before = caller.f_code.co_filename
-            self.switches += before != file and before.startswith(self.core)
+        functions.add(frame.f_code)
+        modules.add(name)
+        calls += 1
+        switches += name != last
+        last = name
 
-
-def walked(command: Callable[[], Any], core: str) -> Walk:
-    walk = Walk(core)
-    sys.setprofile(walk.event)
+    sys.setprofile(seen)
     try:
         command()
     finally:
         sys.setprofile(None)
-    return walk
-
-
-def commands(root: Path) -> dict[str, Callable[[], Any]]:
-    """What is walked through, in the order in which it can be run."""
-    import pegboard
-    from pegboard.config.check import check
-
-    runs: list[Any] = []
-
-    def train() -> None:
-        runs.append(pegboard.train(CONFIG, "trainer.epochs=null", "trainer.steps=3", root=root, quiet=True))
-
-    def resume() -> None:
-        pegboard.resume(runs[-1], quiet=True)
-
-    return {"check": lambda: check(CONFIG), "train": train, "resume": resume}
+    return {"modules": len(modules), "functions": len(functions), "calls": calls, "switches": switches}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.parse_args()
-    import pegboard
+    from pegboard.cli import main as command
 
-    core = str(Path(pegboard.__file__).parent)
-    print(f"{'':8}{'modules':>9}{'functions':>11}{'switches':>10}")
     with tempfile.TemporaryDirectory() as folder:
-        for name, command in commands(Path(folder)).items():
-            walk = walked(command, core)
-            print(f"{name:8}{len(walk.modules):>9}{len(walk.functions):>11}{walk.switches:>10}", flush=True)
+        words = {
+            "check": ["check", CONFIG],
+            "train": ["train", CONFIG, "trainer.steps=3", "--quiet", "--root", folder],
+        }
+        for name, given in words.items():
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                command(given)
+                found = crossings(lambda given=given: command(given))
+            print(f"{name:6}", ", ".join(f"{count:,} {what}" for what, count in found.items()))
 
 
 if __name__ == "__main__":

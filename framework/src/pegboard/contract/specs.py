@@ -7,7 +7,7 @@ A size that is known only once the data is read is None. A plugin may define spe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -689,11 +689,9 @@ class DataSpec:
 SpecType = type[Spec]
 
 
-def subclasses(cls: SpecType = Spec) -> Iterator[SpecType]:
+def subclasses(cls: SpecType = Spec) -> list[SpecType]:
     """All classes below `cls` that there are in this process."""
-    for sub in cls.__subclasses__():
-        yield sub
-        yield from subclasses(sub)
+    return [one for sub in cls.__subclasses__() for one in (sub, *subclasses(sub))]
 
 
 def core_specs() -> dict[str, SpecType]:

@@ -8,6 +8,7 @@ torch itself, is not imported before a run may compile something, and names of i
 from __future__ import annotations
 
 import importlib
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -251,9 +252,8 @@ def overflowed(scaler: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -
     return not all(bool(torch.isfinite(g.coalesce().values() if g.is_sparse else g).all()) for g in grads)
 
 
-def schema(operation: Any) -> Any:
-    """The name and the arguments of an operation that a dispatch mode sees."""
-    return operation._schema
+# The name and the arguments of an operation that a dispatch mode sees.
+schema: Callable[[Any], Any] = operator.attrgetter("_schema")
 
 
 class SeenMode(DispatchMode):  # type: ignore[misc]

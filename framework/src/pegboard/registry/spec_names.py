@@ -36,7 +36,8 @@ def light_specs(plugin: Plugin, module: ModuleType) -> tuple[SpecType, ...]:
     declared = ("inputs", "targets", "default_for")
     named = [cls for part in plugin.parts for name in declared for cls in getattr(part, name, ())]
     named += [value for value in list(vars(module).values()) if isinstance(value, type)]
-    own = [cls for cls in subclasses() if _depth(cls.__module__, plugin)]
+    theirs = [cls for cls in subclasses() if cls.__module__ != Spec.__module__]
+    own = [cls for cls in theirs if _depth(cls.__module__, plugin)]
     found = (cls for cls in (*own, *named) if issubclass(cls, Spec) and cls.__module__ != Spec.__module__)
     return tuple(dict.fromkeys(found))
 
