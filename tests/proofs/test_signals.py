@@ -112,6 +112,7 @@ def test_a_second_interrupt_leaves_at_once_with_the_last_checkpoint_whole(tmp_pa
     prepare(tmp_path, stall_at=15, stall=60.0)
     process = started(["train", "config.yaml", "--quiet"], tmp_path)
     journal_reaches(tmp_path, 15)
+    time.sleep(0.5)  # until it is in the update that stalls
     process.send_signal(signal.SIGINT)
     time.sleep(0.3)
     assert process.poll() is None  # it waits for the update to end

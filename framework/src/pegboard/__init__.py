@@ -78,6 +78,7 @@ from .contract.tricks import Stop, Trick
 if TYPE_CHECKING:
     from .data import Graph, GraphSet, Ragged, Resident, Sequences, Stream, WholeGraph, cut_fold, sampled
     from .inference.decoding import beam_search, extend
+    from .planning import pegs as pegs
     from .planning.pegs import Peg
     from .tools.api import Run, load, plan, resume, train
 
