@@ -518,6 +518,7 @@ def test_a_command_keeps_the_signals_until_its_process_ends_once_one_ended_a_run
     monkeypatch.setattr(os, "_exit", left.append)
     monkeypatch.setattr("atexit.register", last.append)
     numbers = (signal.SIGINT, signal.SIGTERM)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background begin without it
     before = [signal.getsignal(number) for number in numbers]
     try:
         with until_exit():
