@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
 import socket
@@ -33,6 +34,18 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
     if found:
         raise collector.CollectError("\n".join(sorted(found)))
     return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Plugins are looked for once while tests are collected; what that made is no garbage afterwards."""
+    from pegboard.testing.discovery import plugins_once
+
+    with plugins_once():
+        found = yield
+    gc.collect()
+    gc.freeze()
+    return found
 
 
 @pytest.hookimpl(tryfirst=True)  # before markers choose
