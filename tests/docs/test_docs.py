@@ -281,7 +281,7 @@ def example_of(path: Path) -> Path | None:
 
 
 def quick(path: Path) -> bool:
-    """True of a page that takes a second or two: the cards of parts, some of recipes, a few pages of docs/."""
+    """True of a page that takes a second or two: cards of parts, some of recipes, a few pages of docs/."""
     parts = path.relative_to(ROOT).parts
     if parts[0] == "docs":
         return path.name in ("configs.md", "order.md", "closure_optimizer.md")
