@@ -128,7 +128,11 @@ def test_a_cross_validation_is_recorded_with_its_deviation_over_the_folds(shelf:
     assert main(["zoo", "record", "points/net", "--seeds", "2", "--root", "out"]) == 0
     recipe = zoo.find_recipe("points/net")
     figure = recipe.result["figures"]["shared/right"]
-    runs = [pegboard.Run(folder) for folder in sorted(Path("out/points-net").glob("2*"))]
+    folders = Path("out/points-net").glob("2*")
+    seed = lambda folder: yaml.safe_load((folder / "config.yaml").read_text())["seed"]  # noqa: E731
+    runs = [
+        pegboard.Run(folder) for folder in sorted(folders, key=seed)
+    ]  # of one second, names tell no order
     found = [run.summary["statistics"]["shared/right"] for run in runs]
     assert figure["values"] == [one["mean"] for one in found]
     assert figure["folds"] == pytest.approx(sum(one["std"] for one in found) / 2)
