@@ -10,6 +10,7 @@ import points
 import pytest
 import torch
 import yaml
+from pegboard.cli import main
 from pegboard.testing.runs import lean
 from pegboard_constraints.functional import clip_norm
 from torch import nn
@@ -40,6 +41,17 @@ def test_the_old_fields_train_to_the_same_bits(by: str, tmp_path: Path) -> None:
     assert weights(old.folder) != weights(points.run(config(), tmp_path).folder)
     saved = yaml.safe_load((old.folder / "config.yaml").read_text())
     assert saved["regularizers"]["clip"] == {"bound": 0.05, "by": by} and "clip" not in saved["trainer"]
+
+
+def test_a_command_says_in_one_line_where_an_old_field_went(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "old.yaml"
+    file.write_text(yaml.safe_dump(config(trainer={"clip": 0.05})))
+    for words in (["explain", str(file)], ["train", str(file), "--quiet", "--root", str(tmp_path)]):
+        assert main(words) == 0
+        (line,) = (text for text in capsys.readouterr().err.splitlines() if text)
+        assert line.startswith(f"warning: {file}:") and "write regularizers: {clip:" in line
 
 
 def test_a_run_that_was_begun_with_the_old_fields_goes_on_exactly(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 COMMANDS = (
@@ -98,8 +100,24 @@ def _main(argv: Sequence[str] | None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    with _switched(len(words) < len(given)):
+    with _switched(len(words) < len(given)), _plain_warnings():
         return _handle(args)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """What the core warns of in a config is a line for a person, without the core's own source."""
+    core, before = str(Path(__file__).parents[1]) + os.sep, warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], file: str, *rest: Any) -> None:
+        if issubclass(category, FutureWarning) and file.startswith(core):
+            print(f"warning: {message}", file=sys.stderr)
+        else:
+            before(message, category, file, *rest)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 @contextmanager
