@@ -506,6 +506,23 @@ def test_a_hangup_beside_another_signal_does_not_make_it_a_second_one(
     assert left == [130]
 
 
+def test_a_command_that_goes_on_to_another_run_is_asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace as Thing
+
+    from pegboard.run.interruption import signals, until_exit
+
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr("atexit.register", lambda call: None)
+    with until_exit():
+        for _ in range(2):  # as the kit does, which interrupts runs and resumes them
+            loop = Thing(halt=0)
+            with signals(loop):  # type: ignore[arg-type]
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert loop.halt == signal.SIGTERM
+    assert not left
+
+
 def test_a_command_keeps_the_signals_until_its_process_ends_once_one_ended_a_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -114,7 +114,7 @@ def signals(loop: Loop) -> Iterator[None]:
     found = signal.getsignal(signal.SIGINT)
     handler = found if isinstance(found, Handler) else Handler()
     handler.install(ending_signals())
-    handler.loop = loop
+    handler.loop, handler.asked = loop, 0  # who goes on to another run has dealt with the end of the last
     try:
         yield
     finally:
