@@ -125,7 +125,7 @@ class Net:
 
 def build_bigram(config: Net, context: Context) -> Any:
     import torch
-    from pegboard import extend
+    from pegboard_generation import extend
     from torch import nn
 
     class Bigram(nn.Module):

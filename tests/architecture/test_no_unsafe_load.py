@@ -33,6 +33,7 @@ WORDS = {"allow_pickle", "trust_remote_code", "shell", "extractall", "extract"}
 # What is there on purpose: file -> calls, each with its reason.
 ALLOWED = {
     "framework/src/pegboard/__init__.py": {"importlib.import_module"},  # public names, from a fixed table
+    "framework/src/pegboard/base/deprecation.py": {"importlib.import_module"},  # those that left, likewise
     "framework/src/pegboard/cli/__init__.py": {"importlib.import_module"},  # commands, from a fixed tuple
     "framework/src/pegboard/cli/plugins/__init__.py": {"importlib.import_module"},  # its actions, likewise
     # An unpickler that makes arrays and containers from a fixed table and refuses all else.

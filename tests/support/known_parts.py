@@ -24,6 +24,8 @@ def text() -> str:
     ours = {tomllib.loads((f / "pyproject.toml").read_text())["project"]["name"] for f in folders}
     index: dict[str, dict[str, str]] = {}
     for plugin in Registry.discover().plugins:
+        for method in plugin.sample_methods if plugin.dist in ours else ():
+            index.setdefault(method.kind, {})[method.name] = plugin.dist
         for part in plugin.parts if plugin.dist in ours else ():
             index.setdefault(part.kind, {})[part.name] = plugin.dist
             for old, new in getattr(part, "replaces", {}).items():

@@ -16,6 +16,7 @@ import inspect
 import re
 import types
 import typing
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,8 +43,9 @@ def surface() -> list[str]:
 
     lines: list[str] = []
     for module in (pegboard, pegboard.testing):
-        for name in sorted(module.__all__):
-            lines += _describe(f"{module.__name__}.{name}", getattr(module, name))
+        for name in sorted([*module.__all__, *getattr(module, "_MOVED", ())]):
+            with warnings.catch_warnings(action="ignore", category=pegboard.PegboardDeprecationWarning):
+                lines += _describe(f"{module.__name__}.{name}", getattr(module, name))
     for name, hook in sorted(vars(pegboard.contract.hookspecs).items()):
         if hasattr(hook, "pegboard_spec"):
             lines += _function(f"hook {name}", hook)

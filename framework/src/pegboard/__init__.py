@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .base.deprecation import PegboardDeprecationWarning
+from .base.deprecation import PegboardDeprecationWarning, moved
 from .base.errors import PegboardError
 from .base.version import __version__
 from .contract.hookspecs import hookimpl
@@ -52,6 +52,7 @@ from .contract.results import (
     Table,
     Tracker,
 )
+from .contract.sampling import SampleMethod, SampleRequest
 from .contract.specs import (
     Asked,
     Bounds,
@@ -77,7 +78,6 @@ from .contract.tricks import Stop, Trick
 
 if TYPE_CHECKING:
     from .data import Graph, GraphSet, Ragged, Resident, Sequences, Stream, WholeGraph, cut_fold, sampled
-    from .inference.decoding import beam_search, extend
     from .planning import pegs as pegs
     from .planning.pegs import Peg
     from .tools.api import Run, load, plan, resume, train
@@ -92,15 +92,19 @@ _LAZY = {
     "Sequences": "data",
     "Stream": "data",
     "WholeGraph": "data",
-    "beam_search": "inference.decoding",
     "cut_fold": "data",
-    "extend": "inference.decoding",
     "load": "tools.api",
     "pegs": "planning.pegs",
     "resume": "tools.api",
     "plan": "tools.api",
     "sampled": "data",
     "train": "tools.api",
+}
+
+# Names that left the core: each with the module of a plugin that has it, and since when.
+_MOVED = {
+    "beam_search": ("pegboard_generation", "0.3"),
+    "extend": ("pegboard_generation", "0.3"),
 }
 
 __all__ = [
@@ -150,6 +154,8 @@ __all__ = [
     "RoleName",
     "Run",
     "RunInfo",
+    "SampleMethod",
+    "SampleRequest",
     "SavedModel",
     "Schedule",
     "Sequences",
@@ -173,9 +179,7 @@ __all__ = [
     "Voxels",
     "WholeGraph",
     "__version__",
-    "beam_search",
     "cut_fold",
-    "extend",
     "hookimpl",
     "load",
     "plan",
@@ -191,6 +195,8 @@ def __getattr__(name: str) -> Any:
         value = module if _LAZY[name].endswith(f".{name}") else getattr(module, name)
         globals()[name] = value
         return value
+    if name in _MOVED:
+        return moved(name, *_MOVED[name])
     raise AttributeError(f"module 'pegboard' has no attribute {name!r}")
 
 

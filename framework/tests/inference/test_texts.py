@@ -15,8 +15,8 @@ import torch
 from pegboard import DataSpec, Masked, PegboardError, Span, Tokens
 from pegboard.cli import main
 from pegboard.inference.readable import worded
-from pegboard.inference.texts import Writer
 from pegboard.inference.trained import Trained
+from pegboard_generation.writer import Writer
 from torch import Tensor
 
 Config = Callable[..., dict[str, Any]]

@@ -6,6 +6,7 @@ is an error from the next major release on, and is gone one minor release later.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
@@ -56,10 +57,27 @@ def renamed(cls: str, old: str, new: str, since: str) -> property:
     return property(read, doc=f"Deprecated: {new}.")
 
 
+def moved(name: str, module: str, since: str) -> Any:
+    """A name of `pegboard` that a plugin has now, with a warning; an ImportError says what to install."""
+    new = f"from {module} import {name}"
+    try:
+        home = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        dist = module.replace("_", "-")
+        raise ImportError(
+            f"pegboard.{name} is part of {dist}, which is not installed\npip install {dist}, then: {new}",
+            name=module,
+        ) from None
+    deprecated(f"pegboard.{name}", f"write {new}", since)
+    return getattr(home, name)
+
+
 def _caller() -> FrameType:
-    """The innermost call that is not the core's."""
+    """The innermost call that is neither the core's nor the import statement's own."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, "<frozen importlib")):
         frame = frame.f_back
     return frame
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ..inference.texts import Written
-    from ..inference.trained import Trained
+from typing import Any
 
 HELP = "Let a trained model generate: texts, pictures or points."
 EXAMPLE = """pegboard sample runs/shakespeare/latest --prompt 'ROMEO:' --length 200 --temperature 0.8 -n 3
@@ -18,8 +12,7 @@ EXAMPLE = """pegboard sample runs/shakespeare/latest --prompt 'ROMEO:' --length 
          pegboard sample runs/faces/latest -n 64 -o grid.png
          pegboard sample runs/faces/latest --kind interpolate -o ways.png"""
 KINDS = ("samples", "reconstruct", "interpolate", "traverse")
-OF_TEXT = ("prompt", "length", "temperature", "top_k", "top_p", "beams")  # options that mean nothing else
-BETWEEN = "-" * 20  # two texts
+DECODING = ("length", "temperature", "top_k", "top_p", "beams")  # options that say how symbols are chosen
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,63 +71,21 @@ def _number(kind: type[Any], least: float, most: float | None = None) -> Callabl
 
 
 def run(args: argparse.Namespace) -> int:
-    import sys
-    from pathlib import Path
-
-    from ..base.errors import PegboardError
-    from ..inference.texts import Writer
+    from ..contract.sampling import SampleRequest
+    from ..inference.sample_methods import choose_method
     from ..inference.trained import Trained
 
     trained = Trained(args.run, args.checkpoint, args.device, args.local)
-    part: Any = trained.plan.settings.model.entry.part
-    if part.samples:
-        return _generate(args, trained)
-    if args.kind is not None:
-        raise PegboardError(
-            f"--kind is for models that generate samples, and {part.name!r} of {args.run} does not"
-        )
-    writer = Writer(trained, args.seed)
-    options = {name: getattr(args, name) for name in ("length", "temperature", "top_k", "top_p", "beams")}
-    if not args.prompt:
-        print(f"without a prompt it begins after {writer.beginning[1]}", file=sys.stderr)
-    written = []
-    for place, text in enumerate(writer.write(args.prompt, args.count or 1, writer.decoding(**options))):
-        written.append(text)
-        if not args.output:
-            print(*([BETWEEN] if place else []), _shown(text, trained.translates), sep="\n", flush=True)
-    if args.output:
-        _save(written, Path(args.output), trained.translates)
-        print(f"{len(written)} texts in {args.output}")
+    given = {name: getattr(args, name) for name in DECODING if getattr(args, name) is not None}
+    request = SampleRequest(
+        prompts=args.prompt,
+        count=args.count,
+        kind=args.kind,
+        split=args.split,
+        seed=args.seed,
+        output=args.output,
+        decoding=given,
+    )
+    for line in choose_method(trained, request).sample(trained, request):
+        print(line, flush=True)
     return 0
-
-
-def _generate(args: argparse.Namespace, trained: Trained) -> int:
-    """Samples of a model that generates them, in a file."""
-    from pathlib import Path
-
-    from ..base.errors import PegboardError
-    from ..inference.sample_files import Generator
-
-    if given := [name for name in OF_TEXT if getattr(args, name) not in (None, [])]:
-        raise PegboardError(f"--{given[0].replace('_', '-')} is for models of text, and {args.run} is none")
-    generator, kind = Generator(trained, args.seed), args.kind or "samples"
-    path = Path(args.output or f"{kind}.{'png' if generator.spec.draws_samples() else 'npy'}")
-    generator.check(path)
-    x, columns = generator.make(kind, args.count or 64, args.split)
-    generator.write(x, path, columns)
-    print(f"{len(x)} samples in {path}" if kind == "samples" else f"{kind}: {len(x)} in {path}")
-    return 0
-
-
-def _shown(written: Written, translated: bool) -> str:
-    return written.text if translated else written.prompt + written.text
-
-
-def _save(written: list[Written], path: Path, translated: bool) -> None:
-    from ..inference.tables import write_table
-
-    if path.suffix in (".csv", ".json"):
-        columns = {"prompt": [w.prompt for w in written], "text": [w.text for w in written]}
-        write_table(columns, path)
-    else:
-        path.write_text(f"\n{BETWEEN}\n".join(_shown(w, translated) for w in written) + "\n", "utf-8")

@@ -29,6 +29,7 @@ from .records import (
     Schedule,
     TrackerPart,
 )
+from .sampling import SampleMethod
 
 hookspec = pluggy.HookspecMarker("pegboard")
 hookimpl = pluggy.HookimplMarker("pegboard")
@@ -93,6 +94,17 @@ def pegboard_trackers() -> Sequence[TrackerPart[Any]]:
 @hookspec
 def pegboard_probes() -> Sequence[ProbePart[Any]]:
     """Probes: `build` returns a `Probe`, a measurement on a trained run."""
+    raise NotImplementedError
+
+
+@hookspec
+def pegboard_sample_methods() -> Sequence[SampleMethod]:
+    """What `pegboard sample` does with trained models whose module has a method of its name.
+
+    A model of text has `generate`, as `Decoding` says, and a model with `samples` in its record is sampled
+    by the core. This is for models with another way: `SampleMethod("compose", sample)` is asked where the
+    module has a method `compose`; that of the model's own plugin before those of others.
+    """
     raise NotImplementedError
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import PegboardError
+from ..contract.sampling import SampleRequest
 from ..engine.evaluate import eval_mode
 from ..planning.plan import private_rng
 from .sampling import draw_samples, generator_of, some_inputs, write_picture
@@ -19,6 +21,21 @@ PICTURES = (".png", ".jpg", ".jpeg", ".svg", ".pdf")
 NUMBERS = (".csv", ".json", ".npy")
 STEPS = 8  # pictures from one end of a line to the other
 REACH = 3.0  # standard deviations that a traversal goes to both sides
+
+
+def write_samples(trained: Trained, request: SampleRequest) -> Iterator[str]:
+    """Samples of a model that generates them, in a file; yields what is there."""
+    given = [*(["prompt"] if request.prompts else []), *request.decoding]
+    if given:
+        raise PegboardError(
+            f"--{given[0].replace('_', '-')} is for models of text, and {trained.ref} is none"
+        )
+    generator, kind = Generator(trained, request.seed), request.kind or "samples"
+    path = Path(request.output or f"{kind}.{'png' if generator.spec.draws_samples() else 'npy'}")
+    generator.check(path)
+    x, columns = generator.make(kind, request.count or 64, request.split)
+    generator.write(x, path, columns)
+    yield f"{len(x)} samples in {path}" if kind == "samples" else f"{kind}: {len(x)} in {path}"
 
 
 class Generator:

@@ -32,14 +32,16 @@ from ..base.nearest import nearest
 from ..contract import hookspecs
 from ..contract.kinds import KINDS, records_of
 from ..contract.records import Part
+from ..contract.sampling import SampleMethod
 from .adapters import adapt
 from .enabled import Switches
-from .hook_checks import answered, check_hooks, check_record, check_schemas, remarks
+from .hook_checks import answered, check_hooks, check_record, check_sample_methods, check_schemas, remarks
 from .installed import GROUP, Plugin, find_installed, names_of, negotiate, raised_at
 from .offers_cache import Memo, Offers
 from .offers_cache import key as memo_key
 from .spec_names import SpecNames, light_specs
 
+BESIDE_PARTS = ("pegboard_recipes", "pegboard_sample_methods")  # hooks of what no config names
 SLOW = 200.0  # milliseconds after which the import of a light module is remarked on
 
 
@@ -151,6 +153,17 @@ class Registry:
     def recipes(self) -> list[tuple[Plugin, Path]]:
         """Folders of recipes with the plugin that brings each."""
         return [(p, folder) for p in self._plugins if p.status == "ready" for folder in p.recipes]
+
+    def sample_methods(self) -> list[tuple[Plugin, SampleMethod]]:
+        """What samples trained models, with the plugin that brings each."""
+        for plugin in self._plugins:
+            if plugin.waits is not None and any(kind == SampleMethod.kind for kind, _ in plugin.offers):
+                plugin.waits()
+        return [(p, method) for p in self._plugins if p.status == "ready" for method in p.sample_methods]
+
+    def known_methods(self) -> list[tuple[str, str]]:
+        """Methods of models by which plugins of the core's own list sample them, and their distributions."""
+        return sorted(_index().get(SampleMethod.kind, {}).items())
 
     def recipe_folders(self) -> list[tuple[str, Path, str]]:
         """Name, folder and distribution of every recipe that a ready plugin brings, by name."""
@@ -322,7 +335,7 @@ def _offered(plugin: Plugin) -> Offers | None:
     """What is worth keeping: of recipes the paths are asked for, and what is broken may be mended."""
     if plugin.status != "ready" or plugin.recipes:
         return None
-    return frozenset((part.kind, part.name) for part in plugin.parts)
+    return frozenset(plugin.names)
 
 
 def _each_once(paths: Sequence[str | Path]) -> list[str | Path]:
@@ -404,11 +417,12 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
             caller.name: answered(caller.name, impl.function())
             for caller in callers
             for impl in caller.get_hookimpls()
-            if impl.plugin is module and (caller.name == "pegboard_recipes" or records_of(caller.name))
+            if impl.plugin is module and (caller.name in BESIDE_PARTS or records_of(caller.name))
         }
         phase = "record"
         answers = adapt(plugin, answers)
         plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
+        plugin.sample_methods = check_sample_methods(answers.pop("pegboard_sample_methods", []))
         parts = [(hook, record) for hook, records in answers.items() for record in records]
         plugin.offers = frozenset((r.kind, r.name) for _, r in parts if isinstance(r, Part))
         for hook, record in parts:
@@ -419,7 +433,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
         plugin.specs = light_specs(plugin, module)
         plugin.status, plugin.where = "ready", ""
-        if not (plugin.parts or plugin.recipes):
+        if not (plugin.offered or plugin.recipes):
             plugin.reason = "it offers nothing: its hooks returned no records"
         elif plugin.milliseconds > SLOW:
             plugin.reason = f"slow: its import took {plugin.milliseconds:.0f} ms"
@@ -435,7 +449,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         plugin.reason = (
             reason.removeprefix("PegboardError: ").split("\n")[0] if phase != "register" else reason
         )
-        plugin.parts, plugin.recipes = [], []
+        plugin.parts, plugin.recipes, plugin.sample_methods = [], [], []
 
 
 def _said(error: BaseException) -> str:

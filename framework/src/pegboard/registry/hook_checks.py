@@ -13,6 +13,7 @@ from ..base.nearest import nearest
 from ..contract import hookspecs
 from ..contract.kinds import records_of
 from ..contract.records import NAME, CoreRole, Part, Stage, known_site
+from ..contract.sampling import SampleMethod
 from ..contract.specs import Spec
 
 HEAVY = frozenset(
@@ -95,6 +96,21 @@ def check_record(hook: str, record: Any) -> None:
             raise PegboardError(f"{hook}: {name} of {record.name!r} is {value!r}, expected {expected}")
     if wrong := next(wrong_calls(record, CALLS), ""):
         raise PegboardError(f"{hook}: {record.kind} {record.name!r}: {wrong}")
+
+
+def check_sample_methods(answers: Sequence[Any]) -> list[SampleMethod]:
+    """The sample_methods of a plugin; raises where one is none, or cannot be called."""
+    for method in answers:
+        if not isinstance(method, SampleMethod):
+            raise PegboardError(f"pegboard_sample_methods returned {method!r}, expected SampleMethod records")
+        if not isinstance(method.name, str) or not method.name.isidentifier():
+            raise PegboardError(f"pegboard_sample_methods: {method.name!r} is not the name of a method")
+        if not callable(method.sample) or not _takes(method.sample, 2):
+            raise PegboardError(
+                f"pegboard_sample_methods: sample of {method.name!r} is {method.sample!r}, "
+                "expected a function of (trained, request)"
+            )
+    return list(answers)
 
 
 def check_schemas(records: Sequence[Part[Any, Any]]) -> None:

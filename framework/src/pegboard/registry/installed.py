@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.version import __version__
 from ..contract.records import Part
+from ..contract.sampling import SampleMethod
 from .offers_cache import Offers
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Plugin:
     error: BaseException | None = field(default=None, repr=False)
     parts: list[Part[Any, Any]] = field(default_factory=list, repr=False)
     recipes: list[Path] = field(default_factory=list, repr=False)
+    sample_methods: list[SampleMethod] = field(default_factory=list, repr=False)
     specs: tuple[type[Spec], ...] = field(default=(), repr=False)  # that its light module has
     milliseconds: float = 0.0  # of its own import
     offers: Offers = frozenset()  # what it offered when it was last imported, while it is not
@@ -58,6 +60,17 @@ class Plugin:
     def title(self) -> str:
         """How messages to its author call it."""
         return self.dist if self.local else f"{self.dist} {self.version} (plugin {self.name!r})"
+
+    @property
+    def offered(self) -> list[str]:
+        """What it brings, as a person reads it: kind and name of each."""
+        return [f"{kind} {name}" for kind, name in self.names]
+
+    @property
+    def names(self) -> list[tuple[str, str]]:
+        """Kind and name of what it brings."""
+        parts = [(part.kind, part.name) for part in self.parts]
+        return [*parts, *((method.kind, method.name) for method in self.sample_methods)]
 
     @property
     def option(self) -> str:

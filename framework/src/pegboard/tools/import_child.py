@@ -180,7 +180,7 @@ def imported(target: str, limit: float, stack: Any) -> dict[str, Any]:
         "network": list(dict.fromkeys(watch.network)),
         "changed": changes(before, after, watch),
         "warnings": list(dict.fromkeys(heard)),
-        "parts": [f"{part.kind} {part.name}" for part in plugin.parts],
+        "parts": plugin.offered,
         "said": _said(),
     }
     return seen | (_health(manager) if plugin.status != "broken" else {})

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from pegboard import Decoding, Peg, PegboardError, Spec, Tokens, extend
+from pegboard import Decoding, Peg, PegboardError, Spec, Tokens
+from pegboard_generation import extend
 from torch import Tensor, nn
 
 from .cells import Cell, State

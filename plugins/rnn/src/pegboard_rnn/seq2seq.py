@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
-from pegboard import Decoding, Peg, PegboardError, Tokens, extend
+from pegboard import Decoding, Peg, PegboardError, Tokens
+from pegboard_generation import extend
 from torch import Tensor, nn
 
 from .attention import Additive

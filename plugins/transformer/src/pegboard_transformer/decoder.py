@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pegboard import Decoding, Peg, extend
+from pegboard import Decoding, Peg
+from pegboard_generation import extend
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             p.state,
             f"{p.dist} {p.version}",
             f"{p.milliseconds:.1f} ms",
-            printable("; ".join(filter(None, (", ".join(_parts(p)), p.reason)))),
+            printable("; ".join(filter(None, (", ".join(p.offered), p.reason)))),
         ]
         for p in plugins
     ]
@@ -49,10 +49,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _parts(plugin: Plugin) -> list[str]:
-    return [f"{part.kind} {part.name}" for part in plugin.parts]
-
-
 def _record(plugin: Plugin) -> dict[str, Any]:
     fields = ("name", "dist", "version", "status", "phase", "reason", "milliseconds")
-    return {name: getattr(plugin, name) for name in fields} | {"parts": _parts(plugin)}
+    return {name: getattr(plugin, name) for name in fields} | {"parts": plugin.offered}

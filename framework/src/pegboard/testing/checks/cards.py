@@ -41,7 +41,7 @@ def card_is_complete(subject: Subject) -> None:
     if not text.strip():
         raise Failed(f'{subject.what} has no card: readme = "README.md" in its pyproject.toml')
     if not subject.plugin.parts:
-        raise Skipped("it brings recipes, each with a card of its own")
+        raise Skipped("it brings no part that a config names")
     headings = re.findall(r"^#+ +(.+?) *$", text, re.M)
     wrong = [f"no heading {name!r}" for name in HEADINGS if name not in headings]
     if not re.search(r"^ *```yaml", text, re.M):

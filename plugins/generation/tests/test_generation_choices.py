@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from pegboard import Decoding, beam_search, extend
-from pegboard.inference.decoding import pick
+from pegboard import Decoding
+from pegboard_generation import beam_search, extend, pick
 from torch import Tensor
 
 VOCAB, END = 4, 0

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from pegboard import Decoding
 from torch import Tensor
-
-from ..contract.results import Decoding
 
 # (symbols (rows,), state) -> logits of the next ones (rows, vocab), state. A state is any nesting of tuples,
 # lists and dicts of tensors whose first axis counts rows, as the keys and values of attention.

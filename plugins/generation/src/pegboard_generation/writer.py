@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
+from pegboard import Codec, Decoding, PegboardError, SampleRequest, Tokens
+from pegboard.base.random_keys import key_seed
+from pegboard.engine.evaluate import reading_order
+from pegboard.inference.readable import Decode
+from pegboard.inference.sample_methods import nothing_to_sample
+from pegboard.inference.tables import write_table
+from pegboard.inference.trained import Trained
 from torch import Tensor
 
-from ..base.errors import PegboardError
-from ..base.random_keys import key_seed
-from ..contract.results import Codec, Decoding
-from ..contract.specs import Tokens
-from ..engine.evaluate import reading_order
-from .readable import Decode
-from .trained import Trained
+BETWEEN = "-" * 20  # two texts
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,43 @@ class Written:
     text: str  # what came of it, without the prompt
 
 
+def write_texts(trained: Trained, request: SampleRequest) -> Iterator[str]:
+    """What `pegboard sample` prints of a model of text: the texts, or that they are in a file."""
+    writer = Writer(trained, request.seed)
+    if not request.prompts:
+        print(f"without a prompt it begins after {writer.beginning[1]}", file=sys.stderr)
+    texts = writer.write(request.prompts, request.count or 1, writer.decoding(**request.decoding))
+    if request.output:
+        written = list(texts)
+        _save(written, Path(request.output), trained.translates)
+        yield f"{len(written)} texts in {request.output}"
+        return
+    for place, text in enumerate(texts):
+        yield from ((BETWEEN,) if place else ())
+        yield _shown(text, trained.translates)
+
+
+def _shown(written: Written, translated: bool) -> str:
+    return written.text if translated else written.prompt + written.text
+
+
+def _save(written: Sequence[Written], path: Path, translated: bool) -> None:
+    if path.suffix in (".csv", ".json"):
+        columns = {"prompt": [w.prompt for w in written], "text": [w.text for w in written]}
+        write_table(columns, path)
+    else:
+        path.write_text(f"\n{BETWEEN}\n".join(_shown(w, translated) for w in written) + "\n", "utf-8")
+
+
 class Writer:
     """A trained model of text, which draws by a seed; what cannot write is refused when it is made."""
 
     def __init__(self, trained: Trained, seed: int = 0) -> None:
-        spec, part = trained.plan.spec, trained.plan.settings.model.entry.part
+        spec = trained.plan.spec
         self.trained, self.spec = trained, spec.inputs[0] if spec.inputs else None
         symbols = isinstance(self.spec, Tokens) and isinstance(spec.target, Tokens)
         if not symbols or not hasattr(trained.model, "generate"):
-            raise PegboardError(
-                f"the model {part.name!r} of {trained.ref} writes no text: it predicts "
-                f"{spec.target or 'nothing'} from {', '.join(map(str, spec.inputs)) or 'nothing'}\n"
-                "what it answers to given samples: pegboard predict"
-            )
+            raise nothing_to_sample(trained)
         self.codec, self.decode = _codec(trained)
         self.generate: Any = trained.model.generate
         self.seed = key_seed(seed, "sample")
