@@ -83,14 +83,9 @@ def test_where_what_samples_it_is_not_ready_the_message_names_it(
     run = trained(tmp_path / "runs", stranger)
     monkeypatch.setenv("PEGBOARD_PLUGINS_DISABLE", "pegboard-generation")
     assert main(["sample", run, "--local", str(stranger)]) == 2
-    assert (
-        capsys.readouterr()
-        .err.strip()
-        .endswith(
-            "has a method 'generate', and what samples models by it is part of pegboard-generation, "
-            "which is not installed or not ready\npip install pegboard-generation, or see: pegboard plugins list"
-        )
-    )
+    message = capsys.readouterr().err
+    assert "has a method 'generate', and what samples models by it is part of pegboard-generation" in message
+    assert "pip install pegboard-generation, or see: pegboard plugins list" in message
 
 
 @pytest.mark.parametrize(
