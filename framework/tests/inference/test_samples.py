@@ -14,10 +14,10 @@ import pytest
 import torch
 from pegboard import PegboardError
 from pegboard.cli import main
-from pegboard.contract.drawing import raster
 from pegboard.inference.trained import Trained
 from pegboard.report.trackers import Dispatch
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
+from pegboard_plots import raster
 
 HERE = Path(__file__).parents[1]
 Make = Callable[..., dict[str, Any]]

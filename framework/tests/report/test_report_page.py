@@ -174,7 +174,7 @@ def test_a_dark_page_has_no_white_chart(run: pegboard.Run) -> None:
 
 @pytest.mark.parametrize("holds", ["points", "picture"])
 def test_a_dark_page_inverts_figures_that_hold_no_picture(tmp_path: Path, holds: str) -> None:
-    from pegboard.report.curves import draw_figure
+    from pegboard_plots import draw_figure
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
@@ -190,7 +190,7 @@ def test_a_dark_page_inverts_figures_that_hold_no_picture(tmp_path: Path, holds:
 
 def test_the_panel_of_losses_says_which_tricks_act_on_the_training_loss(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
-    from pegboard.report.curves import draw_curves
+    from pegboard_plots import draw_curves
 
     drawn: list[Figure] = []
     keep = Figure.savefig
@@ -206,7 +206,7 @@ def test_the_panel_of_losses_says_which_tricks_act_on_the_training_loss(tmp_path
 def test_a_slow_machine_gets_no_warning_of_legends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    from pegboard.report.curves import draw_curves
+    from pegboard_plots import draw_curves
 
     seconds = itertools.count(step=10)
     monkeypatch.setattr("matplotlib.legend.time.perf_counter", lambda: next(seconds))

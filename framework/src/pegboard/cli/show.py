@@ -112,7 +112,10 @@ def _plot(args: argparse.Namespace, registry: Registry) -> Iterator[str]:
 
         chosen, seed = choose(Dataset, name, words, registry), 0
     path = picture_path(args.out, chosen.entry.part.name)
+    from ..contract.drawing import plots
     from ..contract.records import Context
+
+    plots()  # told before the data is read, where nothing draws
     from ..inference.pictures import draw_data, named
     from ..planning.plan import build, read_data
 

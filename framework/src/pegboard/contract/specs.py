@@ -208,9 +208,9 @@ class Vector(Spec):
         return _dense(self, rows, device, self.features)
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_vectors, points_of
+        from .drawing import plots
 
-        draw_vectors(figure, points_of(batches), data.target or Spec())
+        plots().draw_vectors(figure, plots().points_of(batches), data.target or Spec())
         return None
 
 
@@ -235,17 +235,18 @@ class Image(Spec):
         return _dense(self, rows, device, self.channels, self.height, self.width)
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_images, points_of
+        from .drawing import plots
 
-        draw_images(figure, points_of(batches), data.target or Spec())
+        plots().draw_images(figure, plots().points_of(batches), data.target or Spec())
         return None
 
     def raster(
         self, x: torch.Tensor, columns: int | None = None, ends: tuple[float, float] | None = None
     ) -> torch.Tensor | None:
-        from .drawing import raster
+        from .drawing import plots
 
-        return raster(x, columns, ends)
+        pixels: torch.Tensor = plots().raster(x, columns, ends)
+        return pixels
 
 
 @dataclass(frozen=True)
@@ -265,9 +266,9 @@ class Voxels(Spec):
         return _dense(self, rows, device, self.channels, self.depth, self.height, self.width)
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_solids, points_of
+        from .drawing import plots
 
-        draw_solids(figure, points_of(batches), data.target or Spec())
+        plots().draw_solids(figure, plots().points_of(batches), data.target or Spec())
         return None
 
 
@@ -288,9 +289,9 @@ class Views(Spec):
         return _dense(self, rows, device, self.views, self.channels, self.height, self.width)
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_views, points_of
+        from .drawing import plots
 
-        draw_views(figure, points_of(batches), data.target or Spec())
+        plots().draw_views(figure, plots().points_of(batches), data.target or Spec())
         return None
 
 
@@ -317,9 +318,10 @@ class Series(Spec):
         return _dense(self, rows, device, self.length, self.features)
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_series, points_of
+        from .drawing import plots
 
-        draw_series(figure, points_of(batches), data.target or Spec(), isinstance(data.target, Series))
+        points, dashed = plots().points_of(batches), isinstance(data.target, Series)
+        plots().draw_series(figure, points, data.target or Spec(), dashed)
         return None
 
     def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:
@@ -357,14 +359,14 @@ class Tokens(Spec):
         return 0
 
     def draw(self, figure: Figure, batches: Mapping[str, Batch], data: DataSpec) -> bool | None:
-        from .drawing import draw_symbols
+        from .drawing import plots
 
         inputs = next(iter(batches.values())).inputs
         texts = [entry for entry in data.inputs if isinstance(entry, Tokens)]
         if len(texts) < len(data.inputs):
-            draw_symbols(figure, inputs[:1], [self.padding], ())
+            plots().draw_symbols(figure, inputs[:1], [self.padding], ())
             return None
-        draw_symbols(figure, inputs, [text.padding for text in texts], data.names)
+        plots().draw_symbols(figure, inputs, [text.padding for text in texts], data.names)
         return True
 
     def lengths_of(self, x: torch.Tensor) -> torch.Tensor | None:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..base.errors import PegboardError
-from ..contract.drawing import MOST_LINES, remark
+from ..contract.drawing import draw_figure, plots
 from ..contract.results import Batch, Source, Splits
 from ..contract.specs import DataSpec, core_specs
 from ..data import Resident
-from ..report.curves import draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+FEWEST = 12  # samples of a split that are drawn, however large they are
 MOST_ROWS = 5000  # samples of a split that are drawn
 MOST_NUMBERS = 4_000_000  # numbers that are read for it
 
@@ -51,7 +51,7 @@ def named(splits: Splits) -> dict[str, Source]:
 def cut(splits: Splits, most: int = MOST_ROWS) -> Splits:
     """Splits with the first samples of those that are large, in memory."""
     numbers = sum(entry.drawn_numbers for entry in splits.spec.inputs) or 1
-    most = min(most, max(MOST_LINES, MOST_NUMBERS // numbers))
+    most = min(most, max(FEWEST, MOST_NUMBERS // numbers))
     changed: dict[str, Any] = {}
     for name, source in named(splits).items():
         if len(source) > most:
@@ -82,7 +82,7 @@ def draw_by_spec(splits: Splits, figure: Figure) -> None:
     whole = spec.inputs[0].draw(figure, batches, spec)
     if len(spec.inputs) > 1 and not whole:
         name = f" ({spec.names[0]})" if spec.names else ""
-        remark(figure, f"input 1{name} of {len(spec.inputs)}")
+        plots().remark(figure, f"input 1{name} of {len(spec.inputs)}")
 
 
 def drawn(spec: DataSpec) -> bool:

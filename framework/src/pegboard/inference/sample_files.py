@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import PegboardError
+from ..contract.drawing import plots
 from ..contract.sampling import SampleRequest
 from ..engine.evaluate import eval_mode
 from ..planning.plan import private_rng
@@ -122,6 +123,8 @@ class Generator:
             raise PegboardError(f"{path}: found the suffix {suffix!r}, expected {known}")
         if not path.parent.is_dir():
             raise PegboardError(f"{path}: there is no folder {str(path.parent)!r} to write it to")
+        if suffix in PICTURES:
+            plots()  # told before any is drawn, where nothing makes pictures
 
     def write(self, x: Tensor, path: Path, columns: int | None = None) -> None:
         """A picture or the numbers, by the suffix; numbers are those of the data before it was scaled."""

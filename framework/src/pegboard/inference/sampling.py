@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..base.random_keys import key_seed
-from ..contract.drawing import show_pixels
+from ..contract.drawing import draw_figure, plots
 from ..contract.results import Source
 from ..contract.specs import Spec
 from ..engine.evaluate import eval_mode
 from ..planning.plan import private_rng
-from ..report.curves import draw_figure
 from .pictures import first
 
 Invert = Callable[[Tensor], Tensor]
@@ -56,13 +55,7 @@ def write_picture(
     if pixels is None:
         draw_figure(path, title, lambda figure: spec.draw_samples(figure, x, real))
     elif path.suffix.lower() in (".svg", ".pdf"):
-        draw_figure(path, title, lambda figure: show_pixels(figure, pixels))
+        draw_figure(path, title, lambda figure: plots().show_pixels(figure, pixels))
     else:
-        _save(pixels, path)
+        plots().save_pixels(pixels, path)
     return True
-
-
-def _save(pixels: Tensor, path: Path) -> None:
-    from matplotlib.image import imsave
-
-    imsave(path, pixels.numpy(), metadata={"Software": "pegboard"} if path.suffix == ".png" else None)

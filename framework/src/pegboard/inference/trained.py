@@ -15,6 +15,7 @@ from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..config.nodes import Chosen
 from ..config.one_part import insist_on_fit
+from ..contract.drawing import draw_figure, plots
 from ..contract.records import Context, Facts
 from ..contract.results import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from ..contract.specs import UNASKED, DataSpec, Tokens
@@ -22,7 +23,6 @@ from ..data import Resident, place, reading
 from ..engine.evaluate import Evaluator, eval_mode, on_cpu, reading_batches
 from ..engine.precision import choose_device, choose_precision, full_precision, rounding
 from ..planning.plan import build, private_rng, read_data
-from ..report.curves import draw_figure
 from .loading import load_model, restore
 from .readable import Decode, Read, worded
 from .tables import Given, refuse
@@ -108,6 +108,8 @@ class Trained:
         probe: Probe = build(chosen, context)
         if picture is not None and not probe.draws:
             raise PegboardError(f"probe {chosen.entry.part.name!r} has no picture: leave --plot out")
+        if picture is not None:
+            plots()  # told before it measures, where nothing draws
         splits = replace(self.splits)
         place(splits, self.device)
         with private_rng(seed, "probe"):

@@ -433,7 +433,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
         plugin.specs = light_specs(plugin, module)
         plugin.status, plugin.where = "ready", ""
-        if not (plugin.offered or plugin.recipes):
+        if plugin.empty:
             plugin.reason = "it offers nothing: its hooks returned no records"
         elif plugin.milliseconds > SLOW:
             plugin.reason = f"slow: its import took {plugin.milliseconds:.0f} ms"

@@ -73,6 +73,11 @@ class Plugin:
         return [*parts, *((method.kind, method.name) for method in self.sample_methods)]
 
     @property
+    def empty(self) -> bool:
+        """Whether it brings nothing, nor answers for what others use of it."""
+        return not (self.offered or self.recipes or hasattr(self.module, "pegboard_health"))
+
+    @property
     def option(self) -> str:
         """What a command needs to know a part of it."""
         return f" --local {self.dist}" if self.local else ""

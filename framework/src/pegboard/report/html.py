@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..contract.drawing import CHART
 from .console import number, split_place
-from .curves import CHART
 
 MOST = 40  # values of a list that are shown
 CHARTS = ("curves",)  # a dark page inverts them, and others that are noted to hold no picture of the data

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..base.errors import PegboardError
 from ..base.files import follow, write_text
+from ..contract.drawing import INSTALL, can_draw, draw_curves, draw_figure
 from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
 from ..data import Resident, epoch_order, known_target
@@ -23,7 +24,6 @@ from ..inference.readable import worded
 from ..inference.sampling import draw_samples, some_inputs, write_picture
 from ..planning.plan import Plan, build, private_rng
 from ..report.console import Console, number
-from ..report.curves import draw_curves, draw_figure
 from ..store import checkpoint
 from ..store.names import CHECKPOINTS, CURVES, FIGURES, METRICS, PAGE, TABLES, WEIGHTS
 from ..store.run_folder import MetricsFile
@@ -57,8 +57,11 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     write_text(folder / TABLES, json.dumps(shown, default=str) + "\n")
     rows = MetricsFile.read(folder / METRICS)
     tricks = _of_training(loop.plan)
-    picture = draw_curves(rows, folder / FIGURES / CURVES, loop.settings.name, tricks)
-    following.dispatch.send("figure", "curves", picture)
+    curves = f"not drawn, nor is any picture: {INSTALL}"
+    if can_draw():
+        picture = draw_curves(rows, folder / FIGURES / CURVES, loop.settings.name, tricks)
+        following.dispatch.send("figure", "curves", picture)
+        curves = str(picture)
     picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
     judged, measured = None, None
     if loop.settings.trainer.diagnose:
@@ -86,7 +89,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         console.say(f"measured    {measured:,} of the {size:,} training samples, drawn by the seed")
     if reference is not None and "gap" in reference:
         console.say(reference_line(reference))
-    console.say(f"run folder  {folder}\ncurves      {picture}\nreport      {folder / PAGE}")
+    console.say(f"run folder  {folder}\ncurves      {curves}\nreport      {folder / PAGE}")
     summary: dict[str, Any] = {
         "best_step": progress.best_step,
         "monitor": loop.monitor,
@@ -121,7 +124,7 @@ def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Follo
 
 def picture_samples(loop: Loop, following: Following, name: str, title: str) -> None:
     """Draw what the model generates, where it does, beside samples of the data."""
-    if not getattr(loop.settings.model.entry.part, "samples", False):
+    if not getattr(loop.settings.model.entry.part, "samples", False) or not can_draw():
         return
     spec, splits, seed = loop.plan.spec, loop.splits, loop.settings.seed
     path = loop.folder / FIGURES / f"{name}.png"
@@ -255,7 +258,7 @@ def _probed(loop: Loop, following: Following) -> tuple[dict[str, float], dict[st
             with private_rng(loop.settings.seed, "probe"), torch.enable_grad():
                 found = probe.measure(model, replace(loop.splits), torch.device(device))
             figures |= {f"{key}/{name}": float(value) for name, value in found.items()}
-            if probe.draws:
+            if probe.draws and can_draw():
                 picture = loop.folder / FIGURES / f"probe-{key.replace(':', '-')}.png"
                 following.dispatch.send("figure", key, draw_figure(picture, key, probe.plot))
         except Halted:

@@ -77,7 +77,8 @@ def record(recipe: Recipe, count: int, root: Path, say: Callable[[str], None], w
     if kept and "files" in environment["data"]:
         result["files"] = environment["data"]["files"]  # with their hashes
     write_json(recipe.folder / RESULT, result)
-    shutil.copyfile(one.folder / FIGURES / CURVES, recipe.folder / CURVES)
+    if (curves := one.folder / FIGURES / CURVES).is_file():  # where pictures are drawn
+        shutil.copyfile(curves, recipe.folder / CURVES)
     return recipe.folder / RESULT
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from pegboard import Context, PegboardError, Probe, Splits
+from pegboard.contract.drawing import plots
 from torch import Tensor, nn
 
 from .symmetry import Filters
@@ -89,6 +90,7 @@ def preferred(
 
 def draw(kernels: Tensor, path: Path) -> None:
     """Kernels beside each other, as grey pictures or, of three channels, as colours."""
+    plots()  # says what to install, where matplotlib is not there
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

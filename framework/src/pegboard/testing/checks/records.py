@@ -21,7 +21,7 @@ def loads(subject: Subject) -> None:
     if plugin.status != "ready":
         at = f" ({plugin.where})" if plugin.where and plugin.where not in plugin.reason else ""
         raise Failed(f"{subject.what} is {plugin.state}: {plugin.reason}{at}")
-    if not (plugin.offered or plugin.recipes):
+    if plugin.empty:
         raise Failed(f"{subject.what} offers nothing: {plugin.reason}")
 
 

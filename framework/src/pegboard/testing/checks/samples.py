@@ -200,8 +200,7 @@ def _read_there(source: Source, rows: list[int]) -> tuple[Any, ...]:
 @check("dataset")
 def draws_its_samples(subject: Subject) -> None:
     """A picture of it can be drawn, by its record or by its spec, and leaves the samples as they are."""
-    from matplotlib.figure import Figure
-
+    from ...contract.drawing import INSTALL, can_draw
     from ...inference.pictures import draw_by_spec, drawn
     from ..runs import unequal
 
@@ -211,6 +210,10 @@ def draws_its_samples(subject: Subject) -> None:
         raise Skipped(
             f"its record has no function `plot`, and the core does not draw {splits.spec.inputs[0]}"
         )
+    if not can_draw():
+        raise Skipped(f"pictures are not drawn here: {INSTALL}")
+    from matplotlib.figure import Figure
+
     rows, figure = range(min(len(splits.train), 64)), Figure()
     before = copy.deepcopy(_picked(_rows(splits.train, rows), [*rows], splits.spec))
     (plot or draw_by_spec)(splits, figure)

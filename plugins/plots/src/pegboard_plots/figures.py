@@ -1,4 +1,4 @@
-"""Pictures of a run."""
+"""Figures in files: the curves of a run, and whatever is drawn on an empty figure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..contract.drawing import COLOURS
+from pegboard.contract.drawing import CHART
+
+from .specs import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
 UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}  # the same picture is the same file
-CHART = "lines and points on white"  # noted in the file of a figure without pictures, which may be inverted
 
 
 def draw_curves(
@@ -80,3 +82,17 @@ def draw_figure(path: Path, title: str, draw: Callable[[Figure], None]) -> Path:
     with matplotlib.rc_context({"svg.hashsalt": "pegboard"}):  # as UNDATED
         figure.savefig(path, dpi=130, metadata=notes)
     return path
+
+
+def show_pixels(figure: Figure, pixels: Tensor) -> None:
+    """A picture (height, width, 3) that fills the figure."""
+    axes = figure.add_subplot()
+    axes.imshow(pixels.numpy(), interpolation="nearest")
+    axes.set_axis_off()
+
+
+def save_pixels(pixels: Tensor, path: Path) -> None:
+    """Write a picture (height, width, 3) of bytes as it is."""
+    from matplotlib.image import imsave
+
+    imsave(path, pixels.numpy(), metadata={"Software": "pegboard"} if path.suffix == ".png" else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from pegboard import (
     Vector,
 )
 from pegboard.cli import main
-from pegboard.contract.drawing import GREY, PALETTE
 from pegboard.inference.pictures import MOST_ROWS, draw_by_spec, draw_data
+from pegboard_plots.specs import GREY, PALETTE
+from sandbox import ROOT
 
 Capture = pytest.CaptureFixture[str]
-TOY = Path(__file__).parents[1].joinpath("toy.py")
+TOY = ROOT / "framework" / "tests" / "toy.py"
 PLOTTED = """
 from dataclasses import dataclass
 from pegboard import Dataset, DataSpec, Splits, Vector, hookimpl
@@ -229,18 +231,25 @@ def test_a_vector_picture_says_name_fields_sizes_and_seed_and_is_the_same_again(
     assert text == (folder / "b.svg").read_text()
 
 
-def test_a_config_is_drawn_with_its_own_data_and_seed(config: Any, folder: Path) -> None:
-    import yaml
+CONFIG = {
+    "seed": 3,
+    "data": {"name": "points", "batch_size": 16},
+    "model": "net",
+    "optimizer": {"name": "plain", "lr": 0.1},
+    "objective": "guess",
+    "trainer": {"epochs": 3, "device": "cpu"},
+    "plugins": {"local": [str(TOY)]},
+}
 
-    (folder / "cfg.yaml").write_text(yaml.safe_dump(config()))
+
+def test_a_config_is_drawn_with_its_own_data_and_seed(folder: Path) -> None:
+    (folder / "cfg.yaml").write_text(json.dumps(CONFIG))
     assert main(["show", "data", "cfg.yaml", "data.count=30", "--plot", "--out", "a.svg"]) == 0
     assert "<!-- 30 train, 16 val, 16 test, seed 3 -->" in (folder / "a.svg").read_text()
 
 
-def test_a_config_that_names_a_fold_is_drawn_as_that_fold_cuts_it(config: Any, folder: Path) -> None:
-    import yaml
-
-    (folder / "cfg.yaml").write_text(yaml.safe_dump(config()))
+def test_a_config_that_names_a_fold_is_drawn_as_that_fold_cuts_it(folder: Path) -> None:
+    (folder / "cfg.yaml").write_text(json.dumps(CONFIG))
     words = ["data.count=30", "trainer.folds=2", "trainer.fold=1", "--plot", "--out", "a.SVG"]
     assert main(["show", "data", "cfg.yaml", *words]) == 0
     assert "<!-- 23 train, 23 val, 16 test, seed 3 -->" in (folder / "a.SVG").read_text()
