@@ -386,6 +386,21 @@ def test_a_student_learns_from_a_teacher_of_the_same_local_plugin(tmp_path: Path
     assert student.status == "finished"
 
 
+def test_a_teacher_of_other_classes_on_a_plugin_s_spec_is_found_by_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    teacher = trained(tmp_path, copied(tmp_path / "a"))
+    copied(tmp_path / "b", "video.py", 'Classes(2, ("dark", "bright"))', "Classes(3)")
+    tricks = {"distillation": {"teacher": str(teacher.folder)}}
+    given = {**CONFIG, "regularizers": tricks, "plugins": {"local": ["b/video.py"]}}
+    monkeypatch.chdir(tmp_path)
+    Path("student.yaml").write_text(json.dumps(given))
+    assert main(["check", "student.yaml"]) == 2
+    said = capsys.readouterr().err
+    assert "regularizers.distillation.teacher" in said
+    assert "was trained on Video(4, (6, 6)) -> Classes(2), and the data is Video(4, (6, 6)) -> Classes(3)" in said
+
+
 def test_specs_of_one_name_that_do_not_fit_are_told_apart_by_their_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

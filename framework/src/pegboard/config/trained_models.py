@@ -115,7 +115,7 @@ def _apart(ours: Spec | None, other: Spec | None) -> bool:
 
 
 def _trained_on(ref: str, registry: Registry) -> DataSpec | None:
-    """The spec of the data of a trained model; None where it is not known, or has types of a plugin."""
+    """The spec of the data of a trained model; None where it is not known, or its plugin is not here."""
     if ref.startswith(ZOO):
         folders = registry.recipe_folders() or Registry.discover().recipe_folders()
         name = ref.removeprefix(ZOO).rpartition(":")[2]
@@ -124,7 +124,7 @@ def _trained_on(ref: str, registry: Registry) -> DataSpec | None:
         notes = [Path(ref) / MANIFEST, *sorted((Path(ref) / CHECKPOINTS).glob(f"*/{MANIFEST}"))]
     for note in notes:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return from_json(json.loads(note.read_text("utf-8"))["spec"])
+            return from_json(json.loads(note.read_text("utf-8"))["spec"], registry.specs.find)
     return None
 
 
