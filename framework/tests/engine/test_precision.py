@@ -14,8 +14,13 @@ import pegboard
 import pytest
 import torch
 from pegboard.config.nodes import Trainer
+from pegboard.config.one_part import choose
+from pegboard.contract.records import ProbePart
 from pegboard.engine.precision import choose_precision, full_precision, numeric_settings, rounding
+from pegboard.inference.sample_files import Generator
+from pegboard.inference.trained import Trained
 from pegboard.planning.plan import assemble
+from pegboard.registry.discovery import Registry
 
 Config = Callable[..., dict[str, Any]]
 
@@ -195,17 +200,31 @@ def test_a_run_says_nothing_of_precision_on_the_cpu(
 
 
 @pytest.mark.parametrize(("precision", "there"), [("fp32", "ieee"), ("tf32", "tf32")])
-def test_a_run_is_evaluated_later_with_its_switches(
-    precision: str, there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from pegboard.inference import trained
-
+def test_a_run_is_used_later_with_its_switches(precision: str, there: str, tmp_path: Path) -> None:
+    given = {
+        "data": {"name": "moons"},
+        "model": {"name": "vae"},
+        "objective": "elbo",
+        "optimizer": {"name": "adam"},
+    }
     trainer = {"steps": 2, "device": "cpu", "precision": precision}
-    run = pegboard.train(
-        {**LINEAR, "optimizer": {"name": "adam"}, "trainer": trainer}, root=tmp_path, quiet=True
+    run = pegboard.train({**given, "trainer": trainer}, root=tmp_path, quiet=True)
+    trained = Trained(run.folder)
+    seen: list[str] = []
+
+    def note(*given: Any) -> None:
+        seen.append(torch.backends.cudnn.conv.fp32_precision)
+
+    for layer in trained.model.modules():
+        layer.register_forward_hook(note)
+    uses = (
+        lambda: trained.evaluate("test"),
+        lambda: trained.predict(trained.source("test")),
+        lambda: trained.probe(choose(ProbePart, "latent_codes", [], Registry.discover())),
+        lambda: Generator(trained).make("samples", 2),
+        lambda: Generator(trained).make("reconstruct", 2),
     )
-    seen = []
-    note = lambda *given: seen.append(torch.backends.cudnn.conv.fp32_precision)  # noqa: E731
-    monkeypatch.setattr("pegboard.engine.evaluate.Evaluator.measure", note)
-    trained.Trained(run.folder).evaluate("test")
-    assert seen == [there]
+    for use in uses:
+        seen.clear()
+        use()
+        assert {*seen} == {there}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -182,6 +183,12 @@ def test_what_a_spec_leaves_out_of_its_text_is_named_where_it_differs(
     assert main([*words, "--quiet"]) == 2
     said = capsys.readouterr().err
     assert ", with other values: names ('other',) then, () now" in said
+    for manifest in (run / "checkpoints").glob("step-*/manifest.json"):
+        found = json.loads(manifest.read_text())
+        found["spec"]["names"] = ["other"] * 20
+        manifest.write_text(json.dumps(found))
+    assert main([*words, "--quiet"]) == 2
+    assert re.search(r"names \('other', .{40,50} \.\.\. then, \(\) now", capsys.readouterr().err)
     assert f"go on with: pegboard {' '.join(words)} --other-data" in said
 
 

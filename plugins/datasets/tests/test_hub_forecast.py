@@ -381,6 +381,20 @@ def test_a_run_behind_persistence_says_so_with_its_figures(tmp_path, rows_cache,
     assert "test, seasonal persistence" in page and "behind seasonal persistence" in page
 
 
+def test_persistence_stands_beside_later_evaluations_too(tmp_path, rows_cache, monkeypatch, capsys):
+    run = trained(tmp_path, monkeypatch, WEEKS)
+    capsys.readouterr()
+    assert main(["eval", str(run.folder), "--split", "val", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    there = run.summary["baselines"]["figures"]
+    for rule in ("persistence", "seasonal persistence"):
+        assert found["baselines"][rule]["val/mae"] == pytest.approx(there[rule]["val/mae"], abs=1e-6)
+    assert main(["eval", str(run.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "\ntest, persistence " in shown and "\ntest, seasonal persistence " in shown
+    assert f"baselines   test/mae is {run.figures['test/mae']:.4g}: " in shown
+
+
 def test_a_run_ahead_of_persistence_keeps_its_verdict(tmp_path, rows_cache, monkeypatch, capsys):
     draw = numpy.random.default_rng(0)
     rows = [(day, load + draw.normal(0, 8)) for day, load in WEEKS]
@@ -433,9 +447,14 @@ def test_a_table_that_is_too_short_or_lacks_what_is_known_ahead_is_refused(hub, 
     ask = {"day": days(6), "load": [0.0, 1.0, 2.0, 3.0, "", ""], "open": [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]}
     (x,) = codec.encode(ask)
     assert torch.equal(x, splits.train.inputs[0][:1])
-    with pytest.raises(PegboardError, match=r"3 steps\n  expected: the last 4"):
+    with pytest.raises(
+        PegboardError, match=r"the table has 3 steps before those that are asked for\n  expected: at least 4"
+    ):
         codec.encode({name: cells[1:] for name, cells in ask.items()})
-    with pytest.raises(PegboardError, match="rows for the 2 steps to come, with open"):
+    with pytest.raises(
+        PegboardError,
+        match=r"the table has 1 step after the last value\n  expected: rows for the 2 steps to come",
+    ):
         codec.encode({name: cells[:5] for name, cells in ask.items()})
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
+from typing import Any
 
 HELP = "Measure a trained run on a split of its data."
 EXAMPLE = "pegboard eval runs/quickstart/latest --split val"
@@ -22,14 +24,25 @@ def run(args: argparse.Namespace) -> int:
 
     from ..inference.trained import Trained
     from ..report.console import Console
+    from ..run.diagnosis import beside
+    from ..run.finish import unmeasured
 
-    figures = Trained(args.run, args.checkpoint, args.device, args.local).evaluate(args.split)
+    console, split = Console(), args.split
+    trained = Trained(args.run, args.checkpoint, args.device, args.local)
+    figures = trained.evaluate(split)
+    rules = trained.rules(split, partial(unmeasured, console))
     if args.json:
-        print(json.dumps({f"{args.split}/{name}": value for name, value in figures.items()}))
-    else:
-        Console().table(
-            f"{args.run}, {args.checkpoint} checkpoint",
-            ["split", *figures],
-            [[args.split, *figures.values()]],
-        )
+        found: dict[str, Any] = {f"{split}/{name}": value for name, value in figures.items()}
+        if rules:
+            found["baselines"] = {
+                rule: {f"{split}/{name}": value for name, value in of.items()} for rule, of in rules.items()
+            }
+        print(json.dumps(found))
+        return 0
+    rows = [[split, *figures.values()]]
+    rows += [[f"{split}, {rule}", *(of[name] for name in figures)] for rule, of in rules.items()]
+    console.table(f"{args.run}, {args.checkpoint} checkpoint", ["split", *figures], rows)
+    compared = beside({split: figures}, {rule: {split: of} for rule, of in rules.items()})
+    if compared is not None:
+        console.say(f"baselines   {compared}")
     return 0

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..contract.results import Batch, Metric, Objective, Source
-from ..data import Sequences, by_length, in_batches, reading, widths_of
+from ..contract.results import Batch, Metric, Objective, Source, Splits
+from ..data import Resident, Sequences, by_length, in_batches, known_target, reading, widths_of
 from ..planning.plan import private_rng
 from .precision import Precision
 
@@ -97,6 +97,31 @@ class Evaluator:
                     raise Halted
             results = {"loss": float(total / weights)}
             return results | {name: float(metric.compute()) for name, metric in self.metrics.items()}
+
+
+def measure_rules(
+    evaluator: Evaluator, splits: Splits, names: Sequence[str], failed: Callable[[str, Exception], None]
+) -> dict[str, dict[str, dict[str, float]]]:
+    """For each rule without learning that the data set has, its figures by split, of those that are named.
+
+    One that the objective cannot measure is left out, and `failed` is told of it.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for name, by_split in splits.baselines.items():
+        for split in names:
+            target, weight = known_target(getattr(splits, split))
+            if split not in by_split or target is None:
+                continue
+            try:  # the rule's outputs take the place of a model's
+                answers = Resident([by_split[split]], target.cpu(), None if weight is None else weight.cpu())
+                figures = evaluator.measure(nn.Identity(), answers.to(evaluator.device))
+            except Halted:
+                raise
+            except Exception as error:
+                failed(name, error)
+                break
+            found.setdefault(name, {})[split] = figures
+    return found
 
 
 def _feed(metric: Metric) -> Callable[[Any, Batch], None]:

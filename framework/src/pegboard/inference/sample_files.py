@@ -53,8 +53,10 @@ class Generator:
     def make(self, kind: str, count: int, split: str = "test") -> tuple[Tensor, int | None]:
         """Samples of a kind, and how many stand in a line of a grid, where that has a meaning."""
         if kind == "samples":
-            return draw_samples(self.model, count, self.seed, self.trained.device), None
-        with private_rng(self.seed, "sample", device=self.trained.device), eval_mode(self.model):
+            with self.trained.rounding():
+                return draw_samples(self.model, count, self.seed, self.trained.device), None
+        stream = private_rng(self.seed, "sample", device=self.trained.device)
+        with self.trained.rounding(), stream, eval_mode(self.model):
             made = {"reconstruct": self._pairs, "interpolate": self._ways, "traverse": self._axes}
             x, columns = made[kind](count, split)
         return x.float().cpu(), columns

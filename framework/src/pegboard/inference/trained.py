@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from ..contract.records import Context, Facts
 from ..contract.results import Batch, Codec, Decoding, Objective, Probe, Source, Splits
 from ..contract.specs import UNASKED, DataSpec, Tokens
 from ..data import Resident, place, reading
-from ..engine.evaluate import Evaluator, eval_mode, on_cpu, reading_batches
+from ..engine.evaluate import Evaluator, eval_mode, measure_rules, on_cpu, reading_batches
 from ..engine.precision import choose_device, choose_precision, full_precision, rounding
 from ..planning.plan import build, private_rng, read_data
 from .loading import load_model, restore
@@ -73,17 +74,28 @@ class Trained:
 
     def evaluate(self, split: str) -> dict[str, float]:
         """Loss and metrics on a split."""
-        metrics = {name: m.to(self.device) for name, m in self.objective.metrics().items()}
-        with rounding(self.precision.name == "tf32"):
-            return Evaluator(
-                objective=self.objective,
-                precision=self.precision,
-                metrics=metrics,
-                batch_size=self.batch,
-                device=self.device,
-                workers=self.workers,
-                seed=self.plan.settings.seed,
-            ).measure(self.model, self.source(split))
+        with self.rounding():
+            return self._evaluator().measure(self.model, self.source(split))
+
+    def rules(self, split: str, failed: Callable[[str, Exception], None]) -> dict[str, dict[str, float]]:
+        """The same figures of each rule without learning that the data set has, as `measure_rules`."""
+        found = measure_rules(self._evaluator(), self.splits, [split], failed)
+        return {name: by_split[split] for name, by_split in found.items()}
+
+    def _evaluator(self) -> Evaluator:
+        return Evaluator(
+            objective=self.objective,
+            precision=self.precision,
+            metrics={name: m.to(self.device) for name, m in self.objective.metrics().items()},
+            batch_size=self.batch,
+            device=self.device,
+            workers=self.workers,
+            seed=self.plan.settings.seed,
+        )
+
+    def rounding(self) -> AbstractContextManager[None]:
+        """Products of 32 bits are rounded as they were in training."""
+        return rounding(self.precision.name == "tf32")
 
     def probe(
         self, chosen: Chosen, words: Sequence[str] = (), picture: Path | None = None
@@ -112,7 +124,7 @@ class Trained:
             plots()  # told before it measures, where nothing draws
         splits = replace(self.splits)
         place(splits, self.device)
-        with private_rng(seed, "probe"):
+        with self.rounding(), private_rng(seed, "probe"):
             figures = probe.measure(self.model, splits, torch.device(self.device))
         if picture is not None:
             title = " ".join((self.plan.settings.name, chosen.entry.part.name, *words))
@@ -200,7 +212,8 @@ class Trained:
         found: dict[str, list[Any]] = {}
         forward = self.precision.wrap(self.model)
         stream = private_rng(self.plan.settings.seed, "evaluate", device=self.device)
-        with stream, eval_mode(self.model), reading(source, numbers, self.workers) as batches:
+        reads = reading(source, numbers, self.workers)
+        with self.rounding(), stream, eval_mode(self.model), reads as batches:
             done = 0
             for batch in batches:
                 if self.translates:

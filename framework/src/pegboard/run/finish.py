@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from ..base.files import follow, write_text
 from ..contract.drawing import INSTALL, can_draw, draw_curves, draw_figure
 from ..contract.records import Context
 from ..contract.results import Objective, Probe, Reference, Table
-from ..data import Resident, epoch_order, known_target
-from ..engine.evaluate import Halted, collect, eval_mode, on_cpu, reading_order
+from ..data import epoch_order
+from ..engine.evaluate import Halted, collect, eval_mode, measure_rules, on_cpu, reading_order
 from ..engine.loop import Loop
 from ..inference.readable import worded
 from ..inference.sampling import draw_samples, some_inputs, write_picture
@@ -67,7 +68,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     if loop.settings.trainer.diagnose:
         judged, train, measured = _judge(loop, figures)
         figures = {**train, **figures}
-    rules = _baselines(loop, list(figures), console)
+    rules = measure_rules(loop.evaluator, loop.splits, list(figures), partial(unmeasured, console))
     compared = beside(figures, rules)
     if compared is not None and judged is not None:
         judged = compared.judge(judged)
@@ -214,26 +215,9 @@ def _beside(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, An
     return found
 
 
-def _baselines(loop: Loop, splits: Sequence[str], console: Console) -> dict[str, dict[str, dict[str, float]]]:
-    """For each rule without learning that the data set has, its figures by split."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    measure_rule = loop.evaluator.measure
-    for name, by_split in loop.splits.baselines.items():
-        for split in splits:
-            target, weight = known_target(getattr(loop.splits, split))
-            if split not in by_split or target is None:
-                continue
-            try:  # the rule's outputs take the place of a model's
-                answers = Resident([by_split[split]], target.cpu(), None if weight is None else weight.cpu())
-                found.setdefault(name, {})[split] = measure_rule(
-                    nn.Identity(), answers.to(loop.assembly.device)
-                )
-            except Halted:
-                raise
-            except Exception as error:  # the run itself is whole, and says so
-                console.warn(f"{name} cannot be measured by this objective: {_told(error)}")
-                break
-    return found
+def unmeasured(console: Console, name: str, error: Exception) -> None:
+    """Say that a rule without learning is left out; the run itself is whole."""
+    console.warn(f"{name} cannot be measured by this objective: {_told(error)}")
 
 
 def _told(error: Exception) -> str:

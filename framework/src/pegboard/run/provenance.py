@@ -33,7 +33,7 @@ from ..contract.results import Splits
 from ..inference.loading import weights_file
 from ..planning.plan import Plan, private_rng
 from ..store.checkpoint import digest
-from ..store.names import DIFF, ENVIRONMENT, ORIGINS
+from ..store.names import DATA, DIFF, ENVIRONMENT, ORIGINS
 
 GIT_SECONDS = 5.0  # that git may take, all in all
 GIT_BYTES = 1 << 20  # of the diff that is kept
@@ -175,7 +175,7 @@ def data_changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     if all(sizes):
         splits = dict.fromkeys([*sizes[0], *sizes[1]])
         pairs += [(f"{name} samples", *(found.get(name, 0) for found in sizes)) for name in splits]
-    pairs += [(name, files[0][name], files[1][name]) for name in files[0] if name in files[1]]
+    pairs += [(f"{DATA}/{name}", files[0][name], files[1][name]) for name in files[0] if name in files[1]]
     return [f"{name}: {old} then, {new} now" for name, old, new in pairs if old != new]
 
 

@@ -40,6 +40,8 @@ from .extend import (
 from .provenance import comparable, data_changes, data_record
 from .training import assemble_run, carry_out, codec_files, explained_plan, first_files, fitting, prepared
 
+SHOWN = 60  # characters of a value of a spec in a message
+
 
 class Newest(NamedTuple):
     """The newest whole checkpoint of a run."""
@@ -291,8 +293,15 @@ def _spec_change(plan: Plan, manifest: Mapping[str, Any]) -> list[str]:
     if str(spec) != str(plan.spec):
         return [f"it holds: {spec} then, {plan.spec} now"]
     then, now = (_values(one) for one in (spec, plan.spec))
-    differ = [f"{key} {then[key]!r:.60} then, {now[key]!r:.60} now" for key in then if then[key] != now[key]]
+    differ = [
+        f"{key} {_short(then[key])} then, {_short(now[key])} now" for key in then if then[key] != now[key]
+    ]
     return [f"it holds: {spec}, with other values: {'; '.join(differ)}"]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 4]} ..."
 
 
 def _values(spec: DataSpec) -> dict[str, Any]:

@@ -89,6 +89,11 @@ class Reader:
         return Batch((inputs,), self.target[ahead].flatten(1))
 
 
+def counted(steps: int) -> str:
+    """A number of steps in words."""
+    return "1 step" if steps == 1 else f"{steps} steps"
+
+
 def windows(steps: Tensor, anchors: Tensor, window: int, horizon: int, known: int) -> Tensor:
     """(samples, window, features), or with features known ahead (samples, window + horizon, features + 1).
 
@@ -197,16 +202,17 @@ class ForecastForm(Form):
                 else numpy.array([len(one) - horizon - 1])
             )
             end = int(there[-1]) + 1 if len(there) else 0
-            of = f"series {'/'.join(one.key)!r}: " if one.key else ""
+            what = f"series {'/'.join(one.key)!r}" if one.key else "the table"
             if end < window:
                 raise mistake(
-                    f"{of}{max(end, 0)} steps", f"the last {window} before those that are asked for"
+                    f"{what} has {counted(max(end, 0))} before those that are asked for",
+                    f"at least {window}, which the model reads",
                 )
             if self.series.known and len(one) < end + horizon:
                 names = ", ".join(self.series.known)
                 raise mistake(
-                    f"{of}{len(one) - end} steps after the last value",
-                    f"rows for the {horizon} steps to come, with {names}, which are known ahead",
+                    f"{what} has {counted(len(one) - end)} after the last value",
+                    f"rows for the {horizon} steps to come, with {names}, known ahead",
                 )
             if self.series.missing == "error":
                 insist([Keyed(one.key, one.rows[end - window : end], one.ticks[end - window : end])],
@@ -511,7 +517,7 @@ class _Forecast:
             ticks = flat.ticks
             times = ticks[anchors].min(), ticks[anchors + self.horizon - 1].max()
             begin, end = self.clock.shown(numpy.array(times))
-            after = f", {self.series.gap} steps apart from the next split" if self.series.gap else ""
+            after = f", {counted(self.series.gap)} apart from the next split" if self.series.gap else ""
             self.lines.append(
                 f"{split}: {len(anchors)} windows, whose targets lie from {begin} to {end}{after}"
             )

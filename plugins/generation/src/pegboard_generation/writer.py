@@ -109,7 +109,8 @@ class Writer:
 
     def _more(self, inputs: Sequence[Tensor], count: int, how: Decoding) -> Tensor:
         rows = [x.expand(count, *x.shape[1:]) for x in inputs]
-        more: Tensor = self.generate(*rows, how=how, generator=self.generator)
+        with self.trained.rounding():
+            more: Tensor = self.generate(*rows, how=how, generator=self.generator)
         return more.cpu()
 
     def _open(self, symbols: Tensor) -> Tensor:
