@@ -185,6 +185,11 @@ DEFECTS: dict[str, tuple[str, str, str]] = {
         "nn.Linear(config.width, 3)",
     ),
     "heeds_every_group": ("optimizer-sound_descent", "in self.param_groups:", "in self.param_groups[:1]:"),
+    "heeds_the_schedule": (
+        "optimizer-sound_descent",
+        'group["lr"] * state',
+        'state.setdefault("lr", group["lr"]) * state',
+    ),
     "functional_is_its_step": (
         "optimizer-sound_descent",
         "return momentum(optimizer) if traced else None",
@@ -241,7 +246,20 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         'group["lr"] * state',
         'self.param_groups[-1]["lr"] * state',
     ),
+    (
+        "heeds_every_group",
+        "optimizer-sound_descent",
+        'group["lr"] * state',
+        '(config.lr if group in self.param_groups[1:-1] else group["lr"]) * state',
+    ),
+    ("heeds_every_group", "optimizer-sound_descent", "p.grad is None:", "p.grad is None or p.dim() < 2:"),
     # Models.
+    (
+        "follows_the_spec",
+        "model-sound_net",
+        "return self.last(hidden)",
+        "return self.last(hidden).argmax(-1)",
+    ),
     ("follows_the_spec", "model-sound_net", "    features = spec.features\n", "    features = 4\n"),
     ("follows_the_spec", "model-sound_net", "return self.last(hidden)", "return self.last(hidden).double()"),
     (
@@ -388,6 +406,12 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "x.lerp(x.roll(1, 0), config.share) for",
         "x[::2] for",
     ),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "return [{**group} for group in groups]",
+        "return [{'params': g['params'], 'names': g['names']} for g in groups]",
+    ),
     # Objectives.
     (
         "leaves_batches_alone",
@@ -406,6 +430,22 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "objective-site_both",
         "self.right + (hit * weight).sum(), self.all + weight.sum()",
         "self.right + hit.sum(), self.all + len(hit)",
+    ),
+    (
+        "leaves_batches_alone",
+        "objective-sound_loss",
+        'return {"class": output.argmax(-1)}',
+        'return {"class": output.mul_(2).argmax(-1)}',
+    ),
+    ("follows_the_spec", "model-site_pair", "context.spec.inputs[0].size or 1", "4"),
+    (
+        "keeps_what_it_is_given",
+        "regularizer-site_mix",
+        "    class Mix(Trick):\n        def edit_batch(self, batch: Batch) -> Batch:\n",
+        "    stream = context.generator()\n\n    class Mix(Trick):\n"
+        "        def edit_batch(self, batch: Batch) -> Batch:\n"
+        "            draw = batch.inputs[0].new_empty(batch.samples).uniform_(generator=stream)\n"
+        "            return batch.replace(weight=draw)\n",
     ),
     # Data sets.
     (
@@ -455,6 +495,30 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "dataset-sound_data",
         "val=Points(x[:third], y[:third])",
         "val=Points(x[:third], y[:third]), test=Points(x[:third], y[:third])",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x, y)",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[: 2 * third], y[: 2 * third])",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[:third], y[:third]), test=Points(x[:third].flip(0), y[:third].flip(0))",
+    ),
+    (
+        "splits_differ",
+        "dataset-sound_data",
+        "val=Points(x[:third], y[:third])",
+        "val=Points(x[:third], y[:third]), test=Points(x[2:third], y[2:third])",
     ),
     # Probes.
     (
@@ -510,6 +574,18 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "probe-sound_probe",
         '        return {"length"',
         "        __import__('torch').manual_seed(0)\n        return {\"length\"",
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        [buffer.zero_() for buffer in model.buffers()]\n        return {"length"',
+    ),
+    (
+        "leaves_the_model_alone",
+        "probe-sound_probe",
+        '        return {"length"',
+        '        model.train()(splits.train.inputs[0][:4])\n        model.eval()\n        return {"length"',
     ),
     # Trackers and records.
     ("follows_a_run", "tracker-sound_tracker", "self.rows += 1", "__import__('time').sleep(600)"),

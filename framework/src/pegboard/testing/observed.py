@@ -112,12 +112,24 @@ def _evaluated(assembly: Assembly) -> list[str]:
     def predict(output: Any, batch: Batch) -> None:
         objective.predict(output)
 
+    outputs: list[tuple[Any, Any]] = []
+
+    def keep(model: Any, inputs: Any, output: Any) -> None:
+        outputs.append((output, copy.deepcopy(output)))
+
     precision, source = choose_precision("fp32", "cpu"), OneBatch(batch)
     evaluator = Evaluator(
         objective=objective, precision=precision, metrics=objective.metrics(), batch_size=len(source)
     )
-    evaluator.measure(assembly.model, source, watch=predict)
-    return [f"{name} (in an evaluation)" for name in edited(before, batch)]
+    handle = assembly.model.register_forward_hook(keep)
+    try:
+        evaluator.measure(assembly.model, source, watch=predict)
+    finally:
+        handle.remove()
+    changed = edited(before, batch)
+    if not all(same(output, kept) for output, kept in outputs):
+        changed.append("outputs")
+    return [f"{name} (in an evaluation)" for name in changed]
 
 
 def same(one: Any, other: Any) -> bool:

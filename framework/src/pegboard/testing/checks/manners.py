@@ -114,12 +114,15 @@ def _measure(subject: Subject) -> Measured:
     import torch
 
     from ...contract.records import Context
+    from ...planning.pegs import find
     from ..observed import same, stir
 
     assembly = subject.assembly()
     splits = assembly.plan.splits
     assert splits is not None
     taken, changed = [], []
+    for _, peg in find(assembly.model):
+        peg.add_module("kit_counter", _counter())
     model: nn.Module = assembly.model.eval()
     for _ in range(2):
         context = Context(spec=assembly.plan.spec, outputs=assembly.plan.outputs, seed=5, key="probe")
@@ -131,6 +134,26 @@ def _measure(subject: Subject) -> Measured:
             after = dict(_state(model, splits))
         changed += [name for name, value in before.items() if not same(value, after.get(name))]
     return Measured(taken, list(dict.fromkeys(changed)))
+
+
+def _counter() -> nn.Module:
+    """Something on a peg whose buffer moves in training, as that of a normalisation does."""
+    import torch
+    from torch import Tensor, nn
+
+    class Counter(nn.Module):
+        calls: Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.ones(()))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.training:
+                self.calls += 1
+            return x
+
+    return Counter()
 
 
 def _state(model: nn.Module, splits: Splits) -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import io
+import itertools
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
     from ...contract.results import Batch, Source, Splits
     from ...contract.specs import DataSpec, Spec
+
+MOST_SHARED = 0.2  # of the samples of a split that may also be in another, as twins of real data are
 
 
 @check("dataset")
@@ -114,25 +117,27 @@ def _out_of_range(spec: Spec, tensor: Tensor) -> str:
 def splits_differ(subject: Subject) -> None:
     """No split is another one: what a model is measured on is not what it is trained on."""
     splits: Splits = subject.splits()
-    train = _samples(splits.train, splits.spec)
-    twins = len(set(train)) < len(train)  # of few possible samples, some come again in another split
-    for name in ("val", "test"):
-        source = getattr(splits, name)
-        if source is None:
+    sources = {name: getattr(splits, name) for name in ("train", "val", "test")}
+    found = {name: _samples(s, splits.spec) for name, s in sources.items() if s is not None}
+    for one, other in itertools.combinations(found, 2):
+        first, second = found[one], found[other]
+        shared = {*first} & {*second}
+        # Of few possible samples, some come again in another split.
+        twins = any(len(set(samples)) < len(samples) for samples in (first, second))
+        least = min(len(first), len(second))
+        alike = first == second and not (twins and one == "val")
+        if not alike and (twins or len(shared) <= MOST_SHARED * least):
             continue
-        own = _samples(source, splits.spec)
-        if own == train or (not twins and set(own) <= set(train)):
-            many = "the same samples as" if len(own) == len(train) else "samples that are all in"
-            raise Failed(
-                f"{subject.what}: its split {name!r} has {many} 'train'; cut the rows into splits that share "
-                "none, or leave it out"
-            )
-        few = len(set(own)) < len(own)
-        if name == "test" and splits.val and not few and own == _samples(splits.val, splits.spec):
-            raise Failed(
-                f"{subject.what}: its split 'test' has the same samples as 'val', which chooses the model; "
-                "cut the rows into splits that share none, or leave 'val' out"
-            )
+        many = f"{len(shared)} of its {len(second)} samples in common with"
+        if {*first} == {*second}:
+            many = "the same samples as"
+        elif len(shared) == len(second):
+            many = "samples that are all in"
+        chooses = ", which chooses the model" if one == "val" else ""
+        raise Failed(
+            f"{subject.what}: its split {other!r} has {many} {one!r}{chooses}; cut the rows into splits that "
+            f"share none, or leave {'it' if one == 'train' else repr(one)} out"
+        )
 
 
 def _samples(source: Source, spec: DataSpec, most: int = 4096) -> list[bytes]:

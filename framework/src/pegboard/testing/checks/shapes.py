@@ -274,7 +274,7 @@ def _other(subject: Subject) -> Assembly | None:
     from ...planning.plan import assemble, make_plan
 
     settings = check_config(subject.config)
-    spec = subject.observed.assembly.plan.spec
+    spec = subject.plan().spec
     for other in others(spec):
         if other == spec:
             continue
@@ -293,19 +293,38 @@ def _forward(subject: Subject, assembly: Assembly) -> Any:
         return assembly.model.eval()(*inputs)
 
 
+def _answer(subject: Subject, other: Assembly) -> Any:
+    """What the model gives for data of another size."""
+    from ..kit import told
+
+    try:
+        return _forward(subject, other)
+    except PegboardError:
+        raise
+    except Exception as error:
+        raise Failed(
+            f"{subject.what} fits {subject.plan().spec}, but not {other.plan.spec}: "
+            f"{told(error, subject.folders)}; build it from context.spec, or say in `check` of its record "
+            "what it cannot read"
+        ) from error
+
+
 @check("model")
 def follows_the_spec(subject: Subject) -> None:
     """It is built for the sizes of the data, whatever they are, and gives the outputs that are asked for."""
     import torch
 
     from ..observed import rows_of
+    from .stepping import trained
 
-    first = subject.observed.assembly
+    first = trained(subject)
     plan = first.plan
     assert plan.splits is not None
     with torch.no_grad():
         output = first.model.eval()(*rows_of(plan.splits.train, range(ROWS)).inputs)
     if not isinstance(output, torch.Tensor) or plan.outputs is None:
+        if (other := _other(subject)) is not None:
+            _answer(subject, other)
         raise Skipped("its output is no tensor whose size the objective asks for")
     if output.dtype != torch.float32:
         raise Failed(f"{subject.what} gives {output.dtype} from inputs of single precision, expected float32")
@@ -318,18 +337,7 @@ def follows_the_spec(subject: Subject) -> None:
         )
     if (other := _other(subject)) is None:
         raise Skipped(f"it says that it is for {plan.spec} alone, or its data has one size")
-    asked = other.plan.outputs
-    try:
-        answer = _forward(subject, other)
-    except PegboardError:
-        raise
-    except Exception as error:
-        from ..kit import told
-
-        raise Failed(
-            f"{subject.what} fits {plan.spec}, but not {other.plan.spec}: {told(error, subject.folders)}; "
-            "build it from context.spec, or say in `check` of its record what it cannot read"
-        ) from error
+    asked, answer = other.plan.outputs, _answer(subject, other)
     if answer.shape[-1:] != (asked,) or answer.dim() != output.dim():
         raise Failed(
             f"{subject.what} gives outputs {tuple(answer.shape)} for {other.plan.spec}, expected {asked} in "

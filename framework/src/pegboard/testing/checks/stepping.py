@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..kit import Failed, Skipped, check
@@ -18,29 +18,36 @@ if TYPE_CHECKING:
     from ...planning.plan import Assembly
 
 ZERO_AT = (*range(2001), 5_000, 10_000, 20_000, 50_000, 100_000)  # steps at which a schedule is looked at
+GROUPS = 3  # of parameters, with which an optimizer is tried: a first one, a last one and one between
 
 
-def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[Tensor]:
-    """Two groups of two parameters after some steps down a bowl; `edit` changes the optimizer first."""
+def _descent(subject: Subject, slower: Iterable[int] = (), late: bool = False) -> list[Tensor]:
+    """Three groups of a matrix and a vector after three steps down a bowl.
+
+    The rates of the groups `slower` are a quarter, from the first step on or `late` from the second.
+    """
     import torch
 
     from ...contract.records import Context
 
-    factory = subject.part.build(subject.built_config(), Context(seed=1, steps=steps))
+    factory = subject.part.build(subject.built_config(), Context(seed=1, steps=3))
     target = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
-    every = [torch.zeros(2, 2, requires_grad=True) for _ in range(4)]
-    optimizer = factory(
-        [{"params": every[:2], "names": ["a", "b"]}, {"params": every[2:], "names": ["c", "d"]}]
-    )
-    edit(optimizer)
+    every = [torch.zeros(shape, requires_grad=True) for _ in range(GROUPS) for shape in ((2, 2), (2,))]
+    groups = [{"params": every[2 * i : 2 * i + 2], "names": [f"w{i}", f"b{i}"]} for i in range(GROUPS)]
+    optimizer = factory(groups)
+    chosen = {id(p) for i in slower for p in every[2 * i : 2 * i + 2]}
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        loss = sum(((p - target).square().sum() for p in every), torch.zeros(()))
+        goals = (target if p.dim() == 2 else target[1] for p in every)
+        loss = sum(((p - goal).square().sum() for p, goal in zip(every, goals, strict=True)), torch.zeros(()))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
-    for _ in range(steps):
+    for step in range(3):
+        for group in optimizer.param_groups if step == int(late) else ():
+            if any(id(p) in chosen for p in group["params"]):
+                group["lr"] = 0.25 * group["lr"]
         if subject.part.closure:  # type: ignore[attr-defined]
             optimizer.step(closure)
         else:
@@ -51,36 +58,47 @@ def _descent(subject: Subject, steps: int, edit: Callable[[Any], None]) -> list[
 
 @check("optimizer")
 def heeds_every_group(subject: Subject) -> None:
-    """It moves the parameters of every group, each by the rate of its own group as that is in the step."""
+    """It moves all parameters of every group, each by the rate of its own group."""
     import torch
 
-    def slower(*which: int) -> Callable[[Any], None]:
-        def edit(optimizer: Any) -> None:
-            for index in which:
-                group = optimizer.param_groups[min(index, len(optimizer.param_groups) - 1)]
-                group["lr"] = 0.25 * group["lr"]
-
-        return edit
-
-    plain = _descent(subject, 3, lambda optimizer: None)
-    if still := [number for number, p in enumerate(plain) if not bool(p.any())]:
+    plain = _descent(subject)
+    still = [number for number, p in enumerate(plain) if not bool(p.any())]
+    if len(still) == GROUPS and len({number % 2 for number in still}) == 1:
+        kind = "vectors, as biases are" if still[0] % 2 else "matrices"
+        raise Failed(f"{subject.what} does not move {kind}; step all in group['params']")
+    if still:
         at, whole = still[0] // 2, {still[0], still[0] ^ 1} <= {*still}
         missed = f"{'the' if whole else 'all'} parameters of group {at}"
         raise Failed(
             f"{subject.what} does not move {missed}; step all in group['params'] of all of self.param_groups"
         )
-    every = _descent(subject, 3, slower(0, 1))
+    every = _descent(subject, range(GROUPS))
     if any(torch.equal(a, b) for a, b in zip(plain, every, strict=True)):
         raise Failed(
             f"{subject.what} moves as far at a quarter of the rate: read group['lr'] in every step, which "
             "the schedule changes"
         )
-    for index in (0, 1):
+    for index in range(GROUPS):
         own = slice(2 * index, 2 * index + 2)
-        if any(map(torch.equal, plain[own], _descent(subject, 3, slower(index))[own])):
+        if any(map(torch.equal, plain[own], _descent(subject, [index])[own])):
             raise Failed(
                 f"{subject.what} does not heed group['lr'] of group {index}; read the rate of each group"
             )
+
+
+@check("optimizer", level="advised")  # a rate may be where lengths of steps begin, as in Rprop
+def heeds_the_schedule(subject: Subject) -> None:
+    """A rate that changes after the first step, as a schedule changes it, changes how far it moves."""
+    import torch
+
+    if subject.part.closure:  # type: ignore[attr-defined]
+        raise Skipped("with a closure it may be at the bottom after one step")
+    plain, late = _descent(subject), _descent(subject, range(GROUPS), late=True)
+    if any(torch.equal(a, b) for a, b in zip(plain, late, strict=True)):
+        raise Failed(
+            f"{subject.what} moves as far though the rate fell to a quarter after the first step: read "
+            "group['lr'] in every step and keep none, or no schedule acts"
+        )
 
 
 @check("optimizer")
@@ -148,7 +166,7 @@ def keeps_what_it_is_given(subject: Subject) -> None:
     from ...planning.plan import overrides, private_rng
     from ..observed import rows_of
 
-    assembly = _trained(subject)
+    assembly = trained(subject)
     trick: Trick = assembly.tricks[subject.part.name]
     splits = assembly.plan.splits
     assert splits is not None
@@ -157,7 +175,7 @@ def keeps_what_it_is_given(subject: Subject) -> None:
     batch = batch.replace(weight=weight, rows=torch.arange(batch.samples))
     counted = all(spec.counted for spec in assembly.plan.spec.inputs)
     acts: dict[str, Callable[[], Iterator[str]]] = {
-        "edit_batch": lambda: _batch_lost(trick, batch, counted),
+        "edit_batch": lambda: _batch_lost(trick, batch, counted, assembly.generators),
         "edit_target": lambda: _target_lost(trick, batch),
         "edit_groups": lambda: _groups_lost(trick, assembly.kits[0].player.parameters),
         "edit_grads": lambda: _grads_lost(trick, assembly.kits[0].player.parameters),
@@ -172,7 +190,7 @@ def keeps_what_it_is_given(subject: Subject) -> None:
                 raise Failed(f"{subject.what}: {stage} {lost}")
 
 
-def _trained(subject: Subject) -> Assembly:
+def trained(subject: Subject) -> Assembly:
     """What its config builds, after some updates where it makes any."""
     try:
         return subject.observed.assembly
@@ -180,11 +198,14 @@ def _trained(subject: Subject) -> Assembly:
         return subject.assembly()
 
 
-def _batch_lost(trick: Trick, batch: Batch, counted: bool) -> Iterator[str]:
+def _batch_lost(
+    trick: Trick, batch: Batch, counted: bool, streams: Mapping[str, torch.Generator]
+) -> Iterator[str]:
     from ...contract.results import Batch
     from ...planning.plan import private_rng
     from ..observed import cloned, same
 
+    states = {key: stream.get_state() for key, stream in streams.items()}
     edited: Any = trick.edit_batch(cloned(batch))
     if not isinstance(edited, Batch):
         yield f"gives a {type(edited).__name__}, expected a Batch: batch.replace(inputs=...)"
@@ -200,6 +221,8 @@ def _batch_lost(trick: Trick, batch: Batch, counted: bool) -> Iterator[str]:
     if len(edited.inputs) != len(batch.inputs):
         yield f"gives {len(edited.inputs)} inputs of {len(batch.inputs)}"
     assert batch.weight is not None
+    for key, state in states.items():
+        streams[key].set_state(state)
     with private_rng(0, "kit"):
         other = trick.edit_batch(cloned(batch.replace(weight=batch.weight.flip(0))))
     if same(edited.weight, other.weight):
@@ -219,13 +242,16 @@ def _target_lost(trick: Trick, batch: Batch) -> Iterator[str]:
 
 
 def _groups_lost(trick: Trick, named: Any) -> Iterator[str]:
-    given = [{"params": [p for _, p in named], "names": [n for n, _ in named]}]
+    given = [{"params": [p for _, p in named], "names": [n for n, _ in named], "lr": 0.5, "kit": 1}]
     groups = trick.edit_groups(given)
     held = [id(p) for group in groups for p in group["params"]]
     if lost := [name for name, p in named if id(p) not in held]:
         yield f"loses {', '.join(lost[:3])}: every parameter stays in one group"
     if len(held) != len(set(held)):
         yield "puts a parameter into two groups"
+    if lost := [key for key in ("lr", "kit") if any(key not in group for group in groups)]:
+        option = "`lr`" if "lr" in lost else "what others have written into a group"
+        yield f"loses {option}: copy the group, {{**group, 'params': ..., 'names': ...}}"
     counts = [(len(group.get("names", ())), len(group["params"])) for group in groups]
     if wrong := next((pair for pair in counts if pair[0] != pair[1]), None):
         yield f"gives a group with {wrong[0]} names for {wrong[1]} parameters"
@@ -266,7 +292,7 @@ def hangs_on_any_peg(subject: Subject) -> None:
     from ...planning.pegs import Peg
     from ...planning.plan import overrides, private_rng
 
-    assembly = _trained(subject)
+    assembly = trained(subject)
     trick: Any = assembly.tricks[subject.part.name]
     if not overrides(trick, "hang"):
         raise Skipped("it hangs nothing")
