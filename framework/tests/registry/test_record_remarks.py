@@ -58,6 +58,8 @@ BUILD = "def build(config, context):\n"
 # ruff: noqa: E501
 # name -> (what is replaced, by what, status, a piece of the reason)
 CASES = {
+    "trial_is_no_function": ("Net, build,", "Net, build, trial={'width': 2},", "ready", "model 'small': trial is {'width': 2}, expected a function"),
+    "check_is_no_function": ("Net, build,", "Net, build, check='no',", "broken(record)", "model 'small': check is no, expected a function"),
     "too_few_parameters": (BUILD, "def build(config):\n", "broken(record)", "build is called as build(config, context)"),
     "too_many_parameters": (BUILD, "def build(config, context, more):\n", "broken(record)", "(config, context, more)"),
     "keyword_only": (BUILD, "def build(config, context, *, more):\n", "broken(record)", "does not take"),

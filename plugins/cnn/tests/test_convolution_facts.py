@@ -4,7 +4,9 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
+from pegboard_cnn.invariant import InvariantCnn
 from pegboard_cnn.modules import Cnn
+from pegboard_cnn.shifts import equivariance_gap, moved
 from pegboard_mlp.modules import LinearModel
 from scipy.signal import convolve2d
 from torch import nn
@@ -310,18 +312,31 @@ def test_a_layer_of_circular_convolution_is_known_by_its_answer_to_an_impulse():
 
 @pytest.mark.catalogue("S29")
 def test_an_integral_operator_moves_with_its_input_only_where_its_kernel_depends_on_the_difference():
-    u = torch.arange(64, dtype=F64) / 64
+    """A dense layer has any kernel K(u, w); a convolution that goes around has those of the difference."""
+    n = 63
+    u = torch.arange(n, dtype=F64) / n
     apart = u[:, None] - u
     angle = 2 * torch.pi
-    x = torch.sin(angle * u) + 0.3 * torch.cos(3 * angle * u + 1)
+    x = (torch.sin(angle * u) + 0.3 * torch.cos(3 * angle * u + 1))[None]
 
     def gap(kernel):
-        moved = [((kernel @ x.roll(by)) / 64 - (kernel @ x / 64).roll(by)).abs().max() for by in range(64)]
-        return max(moved)
+        layer = LinearModel(n, n, bias=False).double()
+        with torch.no_grad():
+            layer.head.weight.copy_(kernel / n)
+            turns = (lambda t, by=by: moved(t, by, 1) for by in range(n))
+            return max(float(equivariance_gap(layer, x, turn, turn).max()) for turn in turns), layer(x)
 
-    assert gap((torch.cos(angle * apart) - 1).exp()) < 1e-6
-    assert gap((torch.cos(angle * apart) - 1).exp() * (1 + 0.2 * u[:, None])) > 1e-3
-    assert gap(torch.cos(angle * (u[:, None] + u))) > 1e-3
+    even = (torch.cos(angle * apart) - 1).exp() * (2 + torch.sin(angle * apart))
+    least, found = gap(even)
+    assert least < 1e-6
+    assert gap(even * (1 + 0.2 * u[:, None]))[0] > 1e-3
+    assert gap(torch.cos(angle * (u[:, None] + u)))[0] > 1e-3
+    fields = {"channels": [1], "kernel": n, "padding": "circular", "series": True, "bias": False}
+    around = InvariantCnn((1, n), 1, **fields).double()
+    first = around.body[:3]  # its peg, what goes around, its convolution
+    with torch.no_grad():
+        first[2].weight.copy_(even[n // 2] / n)
+        torch.testing.assert_close(first(x[None])[0], found, atol=1e-12, rtol=0)
 
 
 @pytest.mark.catalogue("S4-066")

@@ -135,6 +135,9 @@ def wrong_calls(record: Part[Any, Any], calls: Mapping[str, Sequence[str]]) -> I
         function = getattr(record, name, None)
         if function is None or _takes(function, len(arguments)):
             continue
+        if not callable(function):
+            yield f"{name} is {function!s:.60}, expected a function"
+            continue
         code = getattr(inspect.unwrap(function), "__code__", None)
         where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
         yield (
