@@ -180,6 +180,20 @@ def test_who_names_a_part_of_a_broken_plugin_is_told_its_cause(
     assert "comes from" not in str(other.value)
 
 
+@pytest.mark.parametrize("name", ["small", "acme-norm:small", "acme:small"])
+def test_show_of_a_part_of_a_broken_plugin_tells_its_cause(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pegboard.cli import main
+
+    text = PLUGIN.replace("from typing", "import not_there\nfrom typing")
+    _installed(tmp_path / "site", text, monkeypatch)
+    assert main(["show", name]) == 2
+    told = capsys.readouterr().err
+    assert "part 'small' comes from plugin 'acme' (acme-norm 1.2), which is broken(import): Mod" in told
+    assert "pegboard plugins doctor acme-norm" in told
+
+
 def test_no_other_part_is_offered_for_one_of_a_broken_plugin(
     config: Callable[..., dict[str, object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

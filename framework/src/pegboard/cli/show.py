@@ -163,6 +163,9 @@ def _named(name: str, registry: Registry) -> Iterator[str]:
     for entry in found:
         yield from _part(entry, registry)
     if not found and name not in kinds and name not in sections:
+        owner, _, part = name.rpartition(":")
+        if unready := registry.unready(part, owner=owner):
+            raise unready
         names = [*sections, *kinds, *(e.part.name for e in entries)]
         raise _unknown("nothing", name, names, "pegboard show")
 

@@ -199,21 +199,30 @@ class Registry:
             )
         raise self._explain_missing(kind, owner, name)
 
-    def _explain_missing(self, kind: str, owner: str, name: str) -> UnknownPart:
-        """Why no ready plugin offers this part, and what to do."""
+    def unready(self, name: str, kind: str = "", owner: str = "") -> UnknownPart | None:
+        """What became of the plugin that a part is of, where that is not ready; `kind` may be left open."""
+        kinds = [kind] if kind else [*KINDS]
         for plugin in self.plugins:
-            meant = owner in (plugin.name, plugin.dist) if owner else _known(kind, name) == plugin.dist
+            known = any(_known(k, name) == plugin.dist for k in kinds)
+            meant = owner in (plugin.name, plugin.dist) if owner else known
             meant = meant or (not owner and plugin.name == name.replace("-", "_"))
-            meant = meant or (not owner and ((kind, name) in plugin.offers or _quotes(plugin, name)))
+            meant = meant or (not owner and any((k, name) in plugin.offers for k in kinds))
+            meant = meant or (not owner and _quotes(plugin, name))
             if meant and plugin.status not in ("ready", "shadowed"):
                 at = f" ({plugin.where})" if plugin.status == "broken" and plugin.where else ""
                 error = UnknownPart(
-                    f"{kind} {name!r} comes from plugin {plugin.name!r} ({plugin.dist} {plugin.version}), "
-                    f"which is {plugin.state}: {plugin.reason}{at}",
+                    f"{kind or 'part'} {name!r} comes from plugin {plugin.name!r} ({plugin.dist} "
+                    f"{plugin.version}), which is {plugin.state}: {plugin.reason}{at}",
                     hint="" if plugin.status == "disabled" else f"see: pegboard plugins doctor {plugin.dist}",
                 )
                 error.__cause__ = plugin.error
                 return error
+        return None
+
+    def _explain_missing(self, kind: str, owner: str, name: str) -> UnknownPart:
+        """Why no ready plugin offers this part, and what to do."""
+        if unready := self.unready(name, kind, owner):
+            return unready
         dist = _known(kind, name)
         if dist and owner in ("", dist) and not any(p.dist == dist for p in self.plugins):
             return UnknownPart(
