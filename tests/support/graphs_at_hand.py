@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 import torch
-from pegboard import Asked, Bounds, Classes, Context, DataSpec, EdgeFeatures, Edges, Nodes
+from pegboard import Classes, Context, DataSpec
 from pegboard.registry.discovery import Registry
+from pegboard_gnn import Asked, Bounds, EdgeFeatures, Edges, Nodes
 from torch import Tensor, nn
 
 FEATURES = 5

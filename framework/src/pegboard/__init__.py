@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base.deprecation import PegboardDeprecationWarning, moved
 from .base.errors import PegboardError
+from .base.moved import MOVED as _MOVED
 from .base.version import __version__
 from .contract.hookspecs import hookimpl
 from .contract.records import (
@@ -54,16 +55,11 @@ from .contract.results import (
 )
 from .contract.sampling import SampleMethod, SampleRequest
 from .contract.specs import (
-    Asked,
-    Bounds,
     Classes,
     DataSpec,
-    EdgeFeatures,
-    Edges,
     Image,
     Labels,
     Masked,
-    Nodes,
     Points,
     Series,
     Span,
@@ -77,52 +73,36 @@ from .contract.specs import (
 from .contract.tricks import Stop, Trick
 
 if TYPE_CHECKING:
-    from .data import Graph, GraphSet, Ragged, Resident, Sequences, Stream, WholeGraph, cut_fold, sampled
+    from .data import Ragged, Resident, Sequences, Stream, cut_fold
     from .planning import pegs as pegs
     from .planning.pegs import Peg
     from .tools.api import Run, load, plan, resume, train
 
 _LAZY = {
-    "Graph": "data",
-    "GraphSet": "data",
     "Peg": "planning.pegs",
     "Ragged": "data",
     "Resident": "data",
     "Run": "tools.api",
     "Sequences": "data",
     "Stream": "data",
-    "WholeGraph": "data",
     "cut_fold": "data",
     "load": "tools.api",
     "pegs": "planning.pegs",
     "resume": "tools.api",
     "plan": "tools.api",
-    "sampled": "data",
     "train": "tools.api",
 }
 
-# Names that left the core: each with the module of a plugin that has it, and since when.
-_MOVED = {
-    "beam_search": ("pegboard_generation", "0.3"),
-    "extend": ("pegboard_generation", "0.3"),
-}
-
 __all__ = [
-    "Asked",
     "Batch",
-    "Bounds",
     "Classes",
     "Codec",
     "Context",
     "DataSpec",
     "Dataset",
     "Decoding",
-    "EdgeFeatures",
-    "Edges",
     "Facts",
     "Ge",
-    "Graph",
-    "GraphSet",
     "Gt",
     "Image",
     "Labels",
@@ -133,7 +113,6 @@ __all__ = [
     "Matches",
     "Metric",
     "Model",
-    "Nodes",
     "Objective",
     "ObjectivePart",
     "Optimizer",
@@ -177,14 +156,12 @@ __all__ = [
     "Vector",
     "Views",
     "Voxels",
-    "WholeGraph",
     "__version__",
     "cut_fold",
     "hookimpl",
     "load",
     "plan",
     "resume",
-    "sampled",
     "train",
 ]
 

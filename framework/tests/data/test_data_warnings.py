@@ -8,20 +8,9 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import (
-    Batch,
-    Classes,
-    DataSpec,
-    Graph,
-    GraphSet,
-    Labels,
-    Resident,
-    Splits,
-    Stream,
-    Vector,
-    sampled,
-)
+from pegboard import Batch, Classes, DataSpec, Labels, Resident, Splits, Stream, Vector
 from pegboard.data import cut_splits, data_warnings
+from pegboard_gnn import Graph, GraphSet, sampled
 
 X = torch.zeros(6, 2)
 TARGETS = {"train": [0, 1, 0, 1, 0, 1], "val": [0, 2, 2, 1, 3, 0], "test": [2, 0, 0, 1, 1, 1]}

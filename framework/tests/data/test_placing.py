@@ -10,7 +10,8 @@ import pegboard
 import pytest
 import torch
 from pegboard import DataSpec, Resident, Splits, Stream
-from pegboard.data import GraphSet, Ragged, Sequences, device_placement, place, say_where
+from pegboard.data import Ragged, Sequences, device_placement, place, say_where
+from pegboard_gnn import GraphSet
 
 Config = Callable[..., dict[str, Any]]
 X = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))  # 3200 bytes

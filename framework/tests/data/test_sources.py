@@ -13,16 +13,17 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import Batch, DataSpec, Ragged, Resident, Sequences, Source, Splits, Stream, WholeGraph
+from pegboard import Batch, DataSpec, Ragged, Resident, Sequences, Source, Splits, Stream
 from pegboard.config.check import check
 from pegboard.contract import results
-from pegboard.data import Graph, Wrapped, adapted, adapted_splits, data_warnings, padded_splits, unweighted
+from pegboard.data import Wrapped, adapted, adapted_splits, data_warnings, padded_splits, unweighted
 from pegboard.data.draw_weights import class_shares, weight_shares
 from pegboard.engine import compiled
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import Tapped, differences, lean, whole
+from pegboard_gnn import Graph, WholeGraph
 from torch import Tensor
 
 CORE = Path(pegboard.__file__).parent

@@ -7,9 +7,10 @@ import math
 import numpy
 import pytest
 import torch
-from pegboard import DataSpec, Facts, Nodes, Series
+from pegboard import DataSpec, Facts, Series
 from pegboard_datasets import Input, chances, curves, scenes
 from pegboard_datasets.labelling import spaces
+from pegboard_gnn import Nodes
 
 
 def stream(seed=0):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 from graphs_at_hand import model
-from pegboard import Context, GraphSet, PegboardError, Resident, Stream, WholeGraph
-from pegboard_gnn import files, unpickling
+from pegboard import Context, PegboardError, Resident, Stream
+from pegboard_gnn import GraphSet, WholeGraph, files, unpickling
 from pegboard_gnn.citations import karate, planetoid
 from pegboard_gnn.data_configs import Blocks, Cycles, Grids, Karate, Planetoid, TuDataset
 from pegboard_gnn.made_graphs import blocks, cycles, grids, skip_links, two_rings

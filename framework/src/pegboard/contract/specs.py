@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _UNSHOWN = ("names", "begin", "end", "padded", "shift", "scale")  # fields that tell a person little
 UNASKED = -100  # in a target of symbols, where nothing is asked
-_NODES, _EDGES = 4, 8  # of every graph of an example, a ring
 
 
 class NoExample(PegboardError, NotImplementedError):
@@ -41,7 +40,7 @@ class NoPicture(PegboardError, NotImplementedError):
 class Spec:
     """One input or target of a sample."""
 
-    counted: ClassVar[bool] = True  # the first axis counts samples; of nodes and edges it does not
+    counted: ClassVar[bool] = True  # the first axis counts samples; that of nodes of graphs does not
     most_drawn: ClassVar[int] = 40  # samples of a split that are read for a picture
     scattered: ClassVar[bool] = False  # a sample is a point: many are drawn, of all splits
     stepwise: ClassVar[bool] = False  # as a target, it says something of every step of an input
@@ -62,6 +61,15 @@ class Spec:
         raise NoExample(
             f"the spec {type(self).__name__} gives no example: define example(rows, device) in it"
         )
+
+    @classmethod
+    def forms(cls) -> Mapping[str, DataSpec]:
+        """Small data with such a spec, by names; the kit tries parts with it, on what `example` gives."""
+        return {}
+
+    def pieces(self, inputs: Sequence[torch.Tensor], rows: Sequence[int]) -> list[torch.Tensor] | None:
+        """Of a batch that is no stack of samples: what it holds of each of these; None: not told here."""
+        return None
 
     @classmethod
     def draws(cls) -> bool:
@@ -462,90 +470,6 @@ class Points(Spec):
 
     def example(self, rows: int, device: str) -> torch.Tensor:
         return _dense(self, rows, device, self.count, self.features)
-
-
-@dataclass(frozen=True)
-class Nodes(Spec):
-    """The nodes of all graphs of a batch, one graph after the other: a float tensor (nodes, features)."""
-
-    counted: ClassVar[bool] = False
-
-    features: int | None = None
-    count: int = 0  # how many there are, where every batch has the same graph; 0 where they differ
-
-    @property
-    def size(self) -> int | None:
-        return self.features
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        return _dense(self, max(self.count, _NODES * rows), device, self.features)
-
-    def __str__(self) -> str:
-        return f"Nodes({'?' if self.features is None else self.features})"
-
-
-@dataclass(frozen=True)
-class Edges(Spec):
-    """Directed edges: an int64 tensor (2, edges), the numbers of the nodes they lead from and to.
-
-    No edge leads from a node to itself: a model that wants such edges adds them. An edge of an undirected
-    graph is there in both directions.
-    """
-
-    counted: ClassVar[bool] = False
-
-    fixed: bool = False  # the same graph in every batch, so that a model may compute once what it needs of it
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        import torch
-
-        nodes = torch.arange(_NODES * rows, device=device)
-        after = nodes - nodes % _NODES + (nodes + 1) % _NODES
-        return torch.stack((torch.cat((nodes, after)), torch.cat((after, nodes))))
-
-    def __str__(self) -> str:
-        return "Edges(fixed)" if self.fixed else "Edges()"
-
-
-@dataclass(frozen=True)
-class EdgeFeatures(Spec):
-    """What is known of every edge: a float tensor (edges, features); a single feature is a weight."""
-
-    counted: ClassVar[bool] = False
-
-    features: int | None = None
-
-    @property
-    def size(self) -> int | None:
-        return self.features
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        return _dense(self, _EDGES * rows, device, self.features)
-
-
-@dataclass(frozen=True)
-class Asked(Spec):
-    """The nodes that are asked for: an int64 tensor (batch,) of their numbers in the batch.
-
-    Outputs and targets are of these nodes, in this order.
-    """
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        import torch
-
-        return _NODES * torch.arange(rows, device=device)
-
-
-@dataclass(frozen=True)
-class Bounds(Spec):
-    """Where the nodes of each graph begin, and where the last ends: an int64 tensor (batch + 1,)."""
-
-    counted: ClassVar[bool] = False
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        import torch
-
-        return _NODES * torch.arange(rows + 1, device=device)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from .batches import Batches, Groups
 from .device_placement import place, say_where, shown_bytes
 from .draw_weights import in_batches, reading, unweighted
 from .folds import cut_fold, cut_splits, say_fold
-from .graphs import Graph, GraphSet, WholeGraph, sampled
 from .missing_classes import about, data_warnings, known_target
 from .padding import by_length, least_samples, padding_share, widths_of
 from .ragged import Ragged, Sequences, padded_splits
@@ -16,8 +15,6 @@ from .wrapping import Wrapped, adapted, adapted_splits
 
 __all__ = [
     "Batches",
-    "Graph",
-    "GraphSet",
     "Groups",
     "Ragged",
     "Resident",
@@ -25,7 +22,6 @@ __all__ = [
     "Sequences",
     "Stream",
     "Unreadable",
-    "WholeGraph",
     "Wrapped",
     "about",
     "adapted",
@@ -42,7 +38,6 @@ __all__ = [
     "padding_share",
     "place",
     "reading",
-    "sampled",
     "say_fold",
     "say_where",
     "shown_bytes",

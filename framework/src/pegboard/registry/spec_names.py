@@ -19,6 +19,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
+from ..base import moved
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..contract.specs import DataSpec, Spec, SpecType, core_specs, subclasses
@@ -97,7 +98,8 @@ class SpecNames:
         if (core := core_specs().get(name)) is not None and fits(core):
             return core
         found = [cls for cls in self._known(whole=True) if cls.__name__ == name and fits(cls)]
-        preferred = [cls for cls in found if self.owner(cls) == prefer]
+        wanted = [prefer, moved.owner(name)]  # of the core once, it was no other plugin's
+        preferred = [cls for cls in found if self.owner(cls) in wanted]
         matches = preferred if len(preferred) == 1 else found
         if len(matches) == 1:
             return matches[0]
@@ -108,6 +110,7 @@ class SpecNames:
             several = ", ".join(sorted(self._qualified(cls) for cls in matches))
             return f"several specs are called {name!r}: {several}"
         text = f"unknown spec {name!r}"
+        owner = owner or moved.owner(name)
         meant = [p for p in self._plugins if not p.local and owner in (p.dist, p.name)]
         if owner.endswith(".py"):
             return f"{text}: it is of a local plugin, name the file: --local {owner}"

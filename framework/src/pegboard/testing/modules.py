@@ -11,23 +11,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pegboard import (
-    Asked,
+    Batch,
     Classes,
     DataSpec,
     Decoding,
-    EdgeFeatures,
-    Graph,
-    GraphSet,
     Masked,
     Objective,
     Peg,
+    Resident,
     Series,
     Source,
     Span,
     Spec,
     Tokens,
-    WholeGraph,
 )
+
+ALL = 48  # samples of a form of data
 
 
 class Flat(nn.Module):
@@ -75,24 +74,6 @@ class Writer(Flat):
         return written.masked_fill((written == self.end).cumsum(1) > 0, self.end)
 
 
-class Gathered(Flat):
-    """The same on the nodes that are asked for, or on the mean node of every graph; no edge is looked at."""
-
-    asked = True  # for nodes; else the last input is bounds
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        x, last = inputs[0], inputs[-1]
-        return super().forward(x.index_select(0, last) if self.asked else means(x, last))
-
-
-def means(x: Tensor, bounds: Tensor) -> Tensor:
-    """The mean node (graphs, features) of every graph; a graph without nodes has zeros."""
-    sizes = bounds[1:] - bounds[:-1]
-    owner = torch.repeat_interleave(torch.arange(len(sizes), device=x.device), sizes, output_size=len(x))
-    sums = x.new_zeros(len(sizes), x.shape[1]).index_add(0, owner, x)
-    return sums / sizes.clamp(min=1).unsqueeze(1)
-
-
 class Affine(nn.Module):
     """A fixed factor and summand."""
 
@@ -124,10 +105,19 @@ class PlainLoss(Objective):
         return each.mean() if weight is None else (each * weight).sum() / weight.sum()
 
 
-def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
-    """Inputs and a target of 48 samples, as one of the forms that few models read."""
-    x = torch.randn(48, 24, generator=torch.Generator().manual_seed(0))
-    lasts = torch.arange(6) < (3 + torch.arange(48) % 4).unsqueeze(1)  # samples of 3 to 6 steps
+def formed(spec: DataSpec) -> list[Source]:
+    """Sources of 32, 8 and 8 samples, as one of the forms that few models read."""
+    cuts = ((0, 32), (32, 40), (40, ALL))
+    if not all(entry.counted for entry in spec.inputs):
+        return [Joined(spec, torch.arange(a, b)) for a, b in cuts]
+    inputs, target = _samples(spec)
+    return [Resident([x[a:b] for x in inputs], target[a:b]) for a, b in cuts]
+
+
+def _samples(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
+    """Inputs and a target of all samples."""
+    x = torch.randn(ALL, 24, generator=torch.Generator().manual_seed(0))
+    lasts = torch.arange(6) < (3 + torch.arange(ALL) % 4).unsqueeze(1)  # samples of 3 to 6 steps
     read = [_input(of, x, lasts) for of in spec.inputs]
     target, first = spec.target, read[0]
     if isinstance(target, Classes):
@@ -141,7 +131,7 @@ def formed(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
         return read, torch.cat(((x[:, :1] > 0).long(), hidden), 1)
     assert isinstance(target, Tokens) and target.vocab is not None
     if len(read) == 2:  # what is read second, a step further
-        return read, torch.cat((read[1][:, 1:], torch.full((48, 1), target.padding)), 1)
+        return read, torch.cat((read[1][:, 1:], torch.full((ALL, 1), target.padding)), 1)
     if first.is_floating_point():  # a label for every point
         return read, (first[..., 0] > 0).long()
     if target.vocab < 7:  # a label for every step
@@ -163,30 +153,49 @@ def _input(spec: Spec, x: Tensor, lasts: Tensor) -> Tensor:
     return dense.masked_fill(~lasts.unsqueeze(-1), torch.nan) if padded else dense
 
 
-def graph_sources(spec: DataSpec) -> list[Source]:
-    """Sources of 32, 8 and 8 nodes or graphs whose class is in the features of their neighbours."""
-    cuts = ((0, 32), (32, 40), (40, 48))
-    if isinstance(spec.inputs[-1], Asked):
-        graph = _graph(48, 0)
-        target = means(graph.x[graph.edges[0, graph.edges[1].argsort()]], 4 * torch.arange(49))[:, :3].argmax(
-            1
-        )
-        nodes = torch.arange(48)
-        return [WholeGraph(graph, nodes[a:b], target[a:b]) for a, b in cuts]
-    graphs = [_graph(5 + i % 3, i) for i in range(48)]
-    for graph in graphs:
-        given = torch.randn(graph.edges.shape[1], 2, generator=torch.Generator().manual_seed(len(graph.x)))
-        graph.features = given if any(isinstance(s, EdgeFeatures) for s in spec.inputs) else None
-    target = torch.stack([graph.x.mean(0)[:3] for graph in graphs]).argmax(1)
-    return [GraphSet.join(graphs[a:b], target[a:b]) for a, b in cuts]
+class Joined(Source):
+    """Samples that stand in a batch as one: examples of their specs, with normal numbers for real ones.
 
+    Where the first input is as large for one sample as for all, every batch holds all, and who is asked.
+    """
 
-def _graph(nodes: int, seed: int) -> Graph:
-    """A ring of at least five nodes with edges to the next and the second next, and five random features."""
-    x = torch.randn(nodes, 5, generator=torch.Generator().manual_seed(seed))
-    one = torch.arange(nodes).repeat(2)
-    two = (one + torch.tensor([1, 2]).repeat_interleave(nodes)) % nodes
-    return Graph(x, torch.stack((torch.cat((one, two)), torch.cat((two, one)))))
+    def __init__(self, spec: DataSpec, rows: Tensor, device: str = "cpu") -> None:
+        self.spec, self.rows, self.device = spec, rows, device
+        examples = [entry.example(ALL, "cpu") for entry in spec.inputs]
+        self.whole = len(spec.inputs[0].example(1, "cpu")) == len(examples[0])
+        self.varied = not self.whole
+        generator = torch.Generator().manual_seed(0)
+        noise = [torch.randn(x.shape, generator=generator) if x.is_floating_point() else x for x in examples]
+        assert noise[0].is_floating_point() and isinstance(spec.target, Classes)
+        of_each = noise[0].view(ALL, -1, noise[0].shape[-1])
+        self._target = of_each.mean(1)[rows, : spec.target.count].argmax(1).to(device)
+        self._examples = [x.to(device) for x in noise]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def gather(self, index: Tensor) -> Batch:
+        samples = self.rows.to(index.device)[index]
+        inputs = [self._input(*pair, samples) for pair in zip(self.spec.inputs, self._examples, strict=True)]
+        place = index.to(self.device)
+        return Batch(tuple(inputs), self._target[place], None, place)
+
+    def _input(self, spec: Spec, example: Tensor, samples: Tensor) -> Tensor:
+        if self.whole:
+            return example[samples] if spec.counted else example
+        if not example.is_floating_point():
+            return spec.example(len(samples), self.device)
+        return example.view(ALL, -1, *example.shape[1:])[samples.to(self.device)].flatten(0, 1)
+
+    def to(self, device: str) -> Joined:
+        return Joined(self.spec, self.rows, device)
+
+    def targets(self) -> Tensor:
+        return self._target
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return (*self._examples, self._target)
 
 
 def momentum(optimizer: torch.optim.Optimizer) -> Any:

@@ -11,22 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pegboard import (
-    Asked,
     Batch,
-    Bounds,
     Classes,
     Context,
     Dataset,
     DataSpec,
-    EdgeFeatures,
-    Edges,
     Facts,
     Ge,
     Image,
     Labels,
     Masked,
     Model,
-    Nodes,
     Objective,
     ObjectivePart,
     Optimizer,
@@ -53,6 +48,7 @@ from pegboard import (
     Voxels,
     hookimpl,
 )
+from pegboard.contract.specs import subclasses
 from pegboard.contract.tricks import ROLES
 
 if TYPE_CHECKING:
@@ -90,10 +86,14 @@ FORMS: dict[str, DataSpec] = {
     "points": DataSpec((Points(6, 3),), Classes(3)),
     "fewer": DataSpec((Points(6, 3, True),), Classes(3)),
     "parts": DataSpec((Points(6, 3),), Tokens(3, 6)),
-    "nodes": DataSpec((Nodes(5, 48), Edges(True), Asked()), Classes(3)),
-    "graphs": DataSpec((Nodes(5), Edges(), Bounds()), Classes(3)),
-    "bonds": DataSpec((Nodes(5), Edges(), EdgeFeatures(2), Bounds()), Classes(3)),
 }
+
+
+def forms() -> dict[str, DataSpec]:
+    """All forms by name: those of the core's specs, then `package:name` of the specs of imported plugins."""
+    theirs = [cls for cls in subclasses() if cls.__module__ != Spec.__module__ and "forms" in vars(cls)]
+    named = ((cls.__module__.partition(".")[0], cls.forms()) for cls in theirs)
+    return FORMS | {f"{package}:{name}": form for package, own in named for name, form in own.items()}
 
 
 @dataclass(frozen=True)
@@ -102,19 +102,18 @@ class PartnerData:
 
     target: Literal["classes", "two", "labels", "values"] = "classes"  # what is to be predicted
     inputs: Literal["vector", "image", "series", "tokens"] = "vector"  # what it is predicted from
-    # instead of both, a form of data that few models read
-    form: (
-        Literal[
-            "padded", "lines", "steps", "next", "forecast", "pair", "sentences", "masked", "span", "voxels",
-            "views", "points", "fewer", "parts", "nodes", "graphs", "bonds",
-        ]
-        | None
-    ) = None  # fmt: skip
+    form: str | None = None  # instead of both, a form of data that few models read; see `forms`
 
 
-def data_spec(config: PartnerData) -> DataSpec:
+def check_data(config: PartnerData, facts: Facts) -> Iterator[Problem]:
+    """Whether there is such a form."""
+    if config.form is not None and config.form not in forms():
+        yield Problem(f"there is no form {config.form!r}", "form", f"one of {', '.join(forms())}")
+
+
+def data_spec(config: PartnerData) -> DataSpec | None:
     if config.form is not None:
-        return FORMS[config.form]
+        return forms().get(config.form)
     return DataSpec((INPUTS[config.inputs],), TARGETS[config.target])
 
 
@@ -130,19 +129,12 @@ def build_data(config: PartnerData, context: Context) -> Splits:
 
     from pegboard import Resident
 
-    if config.form in ("nodes", "graphs", "bonds"):
-        from pegboard.testing.modules import graph_sources
-
-        sources = graph_sources(FORMS[config.form])
-        return Splits(spec=FORMS[config.form], train=sources[0], val=sources[1], test=sources[2])
+    spec = data_spec(config)
+    assert spec is not None
     if config.form is not None:
         from pegboard.testing.modules import formed
 
-        read_all, asked = formed(FORMS[config.form])
-        train, val, test = (
-            Resident([t[a:b] for t in read_all], asked[a:b]) for a, b in ((0, 32), (32, 40), (40, 48))
-        )
-        spec = data_spec(config)
+        train, val, test = formed(spec)
         text = isinstance(spec.target, Tokens) and len(spec.inputs) == 2
         return Splits(spec=spec, train=train, val=val, test=test, decode=numbers if text else None)
     x = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
@@ -159,7 +151,7 @@ def build_data(config: PartnerData, context: Context) -> Splits:
             shape = entry.example(1, "meta").shape[1:]
             read = x.repeat(1, shape.numel())[:, : shape.numel()].reshape(-1, *shape)
     train, val, test = (Resident([read[a:b]], y[a:b]) for a, b in ((0, 32), (32, 40), (40, 48)))
-    return Splits(spec=data_spec(config), train=train, val=val, test=test)
+    return Splits(spec=spec, train=train, val=val, test=test)
 
 
 @dataclass(frozen=True)
@@ -169,15 +161,15 @@ class PartnerNet:
     width: Annotated[int, Ge(1)] = 8  # units of the hidden layer
 
 
+def check_net(config: PartnerNet, facts: Facts) -> Iterator[Problem]:
+    if facts.spec is not None and not all(entry.counted for entry in facts.spec.inputs):
+        yield Problem(f"it reads samples one by one, and a batch of {facts.spec} is no stack of them")
+
+
 def build_net(config: PartnerNet, context: Context) -> nn.Module:
-    from pegboard.testing.modules import Flat, Gathered
+    from pegboard.testing.modules import Flat
 
     shape = (context.spec.target or Spec()).output_shape(context.outputs or 1)
-    match context.spec.inputs:
-        case (Nodes(features=int(features)), *_):
-            gathered = Gathered(features, config.width, *shape)
-            gathered.asked = isinstance(context.spec.inputs[-1], Asked)
-            return gathered
     inputs = [entry.example(1, "meta").flatten(1).shape[1] for entry in context.spec.inputs]
     flat = Flat(sum(inputs), config.width, *shape)
     flat.padded = any(getattr(entry, "padded", False) for entry in context.spec.inputs)
@@ -376,14 +368,14 @@ def acting(name: str, stage: Stage, role: RoleName, **more: Any) -> Regularizer[
 
 @hookimpl
 def pegboard_datasets() -> list[Dataset[Any]]:
-    return [Dataset("partner", PartnerData, build_data, spec=data_spec)]
+    return [Dataset("partner", PartnerData, build_data, spec=data_spec, check=check_data)]
 
 
 @hookimpl
 def pegboard_models() -> list[Model[Any]]:
     sites: tuple[Site, ...] = ("input", "affine", "hidden")
     return [
-        Model("partner", PartnerNet, build_net, pegs=sites),
+        Model("partner", PartnerNet, build_net, check=check_net, pegs=sites),
         Model(
             "writer",
             PartnerWriter,

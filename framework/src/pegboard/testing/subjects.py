@@ -49,11 +49,11 @@ def partner_config(**nodes: Any) -> Config:
 
 def partner_data() -> Iterator[Config]:
     """Every kind of input and target that the reference data has."""
-    from .partners import FORMS, INPUTS, TARGETS
+    from .partners import INPUTS, TARGETS, forms
 
     for inputs, target in itertools.product(INPUTS, TARGETS):
         yield {"name": PARTNER, "inputs": inputs, "target": target, "batch_size": 4}
-    for form in FORMS:
+    for form in forms():
         yield {"name": PARTNER, "form": form, "batch_size": 4}
 
 

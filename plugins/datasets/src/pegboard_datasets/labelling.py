@@ -13,7 +13,6 @@ from pegboard import (
     Dataset,
     DataSpec,
     Image,
-    Nodes,
     Points,
     Series,
     Spec,
@@ -77,10 +76,8 @@ def _space(spec: Spec) -> dict[str, Any]:
             return {"space": "set", "shape": [spec.features], "d": 1}
         case Points():
             return {"space": "set", "shape": [spec.count], "d": spec.features}
-        case Nodes():
-            return {"space": "graph", "shape": [spec.count or None], "d": spec.features}
-        case _:
-            return {"space": type(spec).__name__.lower()}
+        case _:  # one of a plugin may say it itself, as nodes do
+            return getattr(spec, "space", None) or {"space": type(spec).__name__.lower()}
 
 
 def hide(splits: Splits, share: float, split_seed: int) -> Splits:

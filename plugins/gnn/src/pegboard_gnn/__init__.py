@@ -30,12 +30,35 @@ from pegboard import (
 
 from . import configs, data_parts, probe_configs, set_configs
 from .checks import GRAPH, check_fixed, check_graph, check_unweighted, check_weighted, sizes_of
+from .specs import Asked, Bounds, EdgeFeatures, Edges, Nodes
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from .graphs import Graph, GraphSet, WholeGraph, sampled
+
+__all__ = [
+    "Asked",
+    "Bounds",
+    "EdgeFeatures",
+    "Edges",
+    "Graph",
+    "GraphSet",
+    "Nodes",
+    "WholeGraph",
+    "sampled",
+]
+
 TARGETS = (Classes, Labels, Values)
 PEGS: tuple[Site, ...] = ("input", "affine", "hidden", "residual", "logits")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Graph", "GraphSet", "WholeGraph", "sampled"):  # they need torch
+        from . import graphs
+
+        return getattr(graphs, name)
+    raise AttributeError(f"module 'pegboard_gnn' has no attribute {name!r}")
 
 
 def _graph_model(name: str, config: type[Any], check: Any, trial: dict[str, Any], *pegs: Site) -> Model[Any]:

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from pegboard import (
-    Asked,
-    Bounds,
-    Context,
-    DataSpec,
-    EdgeFeatures,
-    Edges,
-    Facts,
-    Nodes,
-    PegboardError,
-    Problem,
-    Spec,
-)
+from pegboard import Context, DataSpec, Facts, PegboardError, Problem, Spec
+
+from .specs import Asked, Bounds, EdgeFeatures, Edges, Nodes
 
 GRAPH = (Nodes, Edges, EdgeFeatures, Asked, Bounds)
 

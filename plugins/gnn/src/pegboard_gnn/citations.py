@@ -5,27 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pegboard import (
-    Asked,
-    Classes,
-    Context,
-    DataSpec,
-    Edges,
-    Graph,
-    Nodes,
-    PegboardError,
-    Resident,
-    Source,
-    Splits,
-    Vector,
-    WholeGraph,
-    sampled,
-)
+from pegboard import Classes, Context, DataSpec, PegboardError, Resident, Source, Splits, Vector
 from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected  # type: ignore[import-untyped]
 
 from . import files, unpickling
 from .data_configs import Karate, Planetoid
+from .graphs import Graph, WholeGraph, sampled
+from .specs import Asked, Edges, Nodes
 
 ADDRESS = "https://github.com/kimiyoung/planetoid/raw/master/data"
 NAMES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")

@@ -8,18 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pegboard import (
-    Classes,
-    Context,
-    DataSpec,
-    PegboardError,
-    Points,
-    Resident,
-    Spec,
-    Splits,
-    Tokens,
-    Values,
-)
+from pegboard import Classes, Context, DataSpec, PegboardError, Points, Resident, Spec, Splits, Tokens, Values
 from torch import Generator, Tensor
 
 from . import splitting

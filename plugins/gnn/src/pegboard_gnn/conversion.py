@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from pegboard import Batch, Graph, GraphSet
+from pegboard import Batch
 from torch import Tensor
 from torch_geometric.data import Data  # type: ignore[import-untyped]
 from torch_geometric.utils import remove_self_loops  # type: ignore[import-untyped]
+
+from .graphs import Graph, GraphSet
 
 
 def graph_of(data: Data) -> Graph:

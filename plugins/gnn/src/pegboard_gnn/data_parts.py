@@ -7,26 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pegboard import (
-    Asked,
-    Bounds,
-    Classes,
-    Context,
-    Dataset,
-    DataSpec,
-    EdgeFeatures,
-    Edges,
-    Facts,
-    Nodes,
-    Points,
-    Problem,
-    Spec,
-    Splits,
-    Tokens,
-    Values,
-)
+from pegboard import Classes, Context, Dataset, DataSpec, Facts, Points, Problem, Spec, Splits, Tokens, Values
 
 from . import data_configs as configs
+from .specs import Asked, Bounds, EdgeFeatures, Edges, Nodes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
-from pegboard import Bounds, Classes, Context, DataSpec, EdgeFeatures, Edges, Graph, GraphSet, Nodes, Splits
+from pegboard import Classes, Context, DataSpec, Splits
 from torch import Generator, Tensor
 from torch_geometric.utils import stochastic_blockmodel_graph  # type: ignore[import-untyped]
 
 from . import splitting
 from .citations import node_splits
 from .data_configs import Blocks, Cycles, Grids
+from .graphs import Graph, GraphSet
+from .specs import Bounds, EdgeFeatures, Edges, Nodes
 
 
 def graph_splits(graphs: list[Graph], target: Tensor, classes: int, context: Context) -> Splits:

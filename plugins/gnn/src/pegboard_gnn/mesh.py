@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
-from pegboard import Context, Graph, Splits
+from pegboard import Context, Splits
 from torch import Generator, Tensor
 
 from .data_configs import Meshes
+from .graphs import Graph
 from .made_graphs import graph_splits
 
 Faces = Sequence[Sequence[int]]

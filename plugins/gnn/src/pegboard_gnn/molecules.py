@@ -6,20 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pegboard import (
-    Bounds,
-    Classes,
-    Context,
-    DataSpec,
-    EdgeFeatures,
-    Edges,
-    GraphSet,
-    Nodes,
-    PegboardError,
-    Spec,
-    Splits,
-    Values,
-)
+from pegboard import Classes, Context, DataSpec, PegboardError, Spec, Splits, Values
 from torch import Tensor
 from torch.nn import functional
 from torch_geometric.io import read_tu_data  # type: ignore[import-untyped]
@@ -27,6 +14,8 @@ from torch_geometric.utils import degree  # type: ignore[import-untyped]
 
 from . import files, splitting
 from .data_configs import TuDataset
+from .graphs import GraphSet
+from .specs import Bounds, EdgeFeatures, Edges, Nodes
 
 ADDRESS = "https://www.chrsmrrs.com/graphkerneldatasets"
 MOST = 128  # degrees that are told apart where nodes have no labels

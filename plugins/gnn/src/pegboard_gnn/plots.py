@@ -8,9 +8,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from pegboard import Asked, Nodes, Splits, Vector, WholeGraph
+from pegboard import Splits, Vector
 from torch import Tensor
 
+from .graphs import WholeGraph
+from .specs import Asked, Nodes
 from .spectral import spectrum
 
 SHOWN = 6  # graphs or clouds

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pegboard import Facts, Ge, Nodes, Points, Problem
+from pegboard import Facts, Ge, Points, Problem
+
+from .specs import Nodes
 
 
 @dataclass(frozen=True)

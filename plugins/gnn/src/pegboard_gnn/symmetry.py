@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from pegboard import Asked, Context, Nodes, Probe, Splits
+from pegboard import Context, Probe, Splits
 from torch import Tensor, nn
 
 from .probe_configs import NodeOrder
+from .specs import Asked, Nodes
 
 Map = Callable[[Tensor], Tensor]
 

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
-from ...contract.specs import Asked, Classes, Tokens
+from ...contract.specs import Classes, Tokens
 from ..kit import Failed, Skipped, check
 from ..subjects import Subject
 from .building import _rows
@@ -58,13 +58,11 @@ def splits_are_sound(subject: Subject) -> None:
 
 
 def _picked(batch: Batch, rows: list[int], spec: DataSpec) -> list[Any]:
-    """Some samples of a batch: of graphs their nodes, of nodes in graphs their features."""
+    """Some samples of a batch; where it is no stack of them, what their specs tell of each."""
     if all(s.counted for s in spec.inputs):
         return [None if t is None else t[rows] for t in (*batch.inputs, batch.target, batch.weight)]
-    x, last = batch.inputs[0], batch.inputs[-1]
-    asked = isinstance(spec.inputs[-1], Asked)
-    nodes = [x[last[row]] if asked else x[last[row] : last[row + 1]] for row in rows]
-    return [nodes, *(None if t is None else t[rows] for t in (batch.target, batch.weight))]
+    pieces = [found for s in spec.inputs if (found := s.pieces(batch.inputs, rows)) is not None]
+    return [*pieces, *(None if t is None else t[rows] for t in (batch.target, batch.weight))]
 
 
 def _like_spec(subject: Subject, name: str, batch: Batch, splits: Splits) -> None:
@@ -145,6 +143,7 @@ def _samples(source: Source, spec: DataSpec, most: int = 4096) -> list[bytes]:
     import hashlib
 
     count = min(len(source), most)
+    joined = not all(entry.counted for entry in spec.inputs)
     found = []
     for start in range(0, count, 256):
         rows = range(start, min(start + 256, count))
@@ -155,8 +154,9 @@ def _samples(source: Source, spec: DataSpec, most: int = 4096) -> list[bytes]:
             for piece in pieces:
                 if piece is not None:
                     digest.update(piece[row].contiguous().cpu().numpy().tobytes())
-            if isinstance(spec.inputs[-1], Asked):  # nodes of one graph differ, however alike they are
-                digest.update(str(int(batch.inputs[-1][row])).encode())
+            for entry, x in zip(spec.inputs, batch.inputs, strict=True) if joined else ():
+                if entry.counted:  # a number of its own, by which samples differ, however alike they are
+                    digest.update(x[row].contiguous().cpu().numpy().tobytes())
             found.append(digest.digest())
     return found
 

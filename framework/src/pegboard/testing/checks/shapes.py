@@ -13,10 +13,8 @@ from ...base.errors import PegboardError
 from ...contract.specs import (
     Classes,
     DataSpec,
-    EdgeFeatures,
     Image,
     Labels,
-    Nodes,
     Series,
     Spec,
     Tokens,
@@ -44,8 +42,6 @@ LARGER: dict[type[Spec], Callable[[Any], dict[str, int]]] = {
     Views: lambda s: {"channels": s.channels + 2},
     Series: lambda s: {"length": s.length + 5, "features": s.features + 2},
     Tokens: lambda s: {"vocab": s.vocab + 4, "length": s.length + 5},
-    Nodes: lambda s: {"features": s.features + 3},
-    EdgeFeatures: lambda s: {"features": s.features + 3},
 }
 MORE: dict[type[Spec], Callable[[Any], dict[str, int]]] = {
     Classes: lambda s: {"count": s.count + 2},
@@ -55,9 +51,11 @@ MORE: dict[type[Spec], Callable[[Any], dict[str, int]]] = {
 
 
 def _changed(spec: Spec, by: dict[type[Spec], Callable[[Any], dict[str, int]]]) -> Spec:
-    if type(spec) not in by or not spec.known:
+    wider = LARGER[Vector] if by is LARGER and isinstance(getattr(spec, "features", None), int) else None
+    change = by.get(type(spec), None if type(spec).__module__ == Spec.__module__ else wider)
+    if change is None or not spec.known:
         return spec
-    fields: dict[str, Any] = by[type(spec)](spec)
+    fields: dict[str, Any] = change(spec)
     if getattr(spec, "names", ()):
         fields["names"] = ()
     return dataclasses.replace(spec, **fields)

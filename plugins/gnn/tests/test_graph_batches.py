@@ -6,27 +6,23 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from pegboard import (
+from pegboard import Batch, Classes, DataSpec, Points, Resident, Splits
+from pegboard.base.errors import PegboardError
+from pegboard.data import cut_splits
+from pegboard.registry.discovery import Registry
+from pegboard.registry.spec_names import from_json, to_json
+from pegboard_gnn import (
     Asked,
-    Batch,
     Bounds,
-    Classes,
-    DataSpec,
     EdgeFeatures,
     Edges,
     Graph,
     GraphSet,
     Nodes,
-    Points,
-    Resident,
-    Splits,
     WholeGraph,
     sampled,
 )
-from pegboard.base.errors import PegboardError
-from pegboard.data import cut_splits
-from pegboard.data.graphs import Neighbourhoods, mix
-from pegboard.registry.spec_names import from_json, to_json
+from pegboard_gnn.graphs import Neighbourhoods, mix
 from torch import Tensor
 
 
@@ -157,7 +153,13 @@ def test_specs_of_graphs_survive_json() -> None:
     spec = DataSpec(
         (Nodes(3, 8), Edges(True), EdgeFeatures(2), Asked(), Bounds(), Points(4, 3, True)), Classes(2)
     )
-    assert from_json(to_json(spec)) == spec
+    names = Registry.discover().specs
+    written = to_json(spec, names.name)
+    assert [s["type"] for s in written["inputs"][:2]] == ["pegboard-gnn:Nodes", "pegboard-gnn:Edges"]
+    assert from_json(written, names.find) == spec
+    for entry in written["inputs"]:  # as the core wrote it once
+        entry["type"] = entry["type"].rpartition(":")[2]
+    assert from_json(written, names.find) == spec
     assert (
         str(spec) == "Nodes(3), Edges(fixed), EdgeFeatures(2), Asked(), Bounds(), Points(4, 3) -> Classes(2)"
     )

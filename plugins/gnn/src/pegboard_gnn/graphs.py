@@ -11,10 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
+from pegboard import Batch, Source, Stream
 from torch import Tensor
-
-from ..contract.results import Batch, Source
-from .stream import Stream
 
 _MIX = (-4658895280553007687, -7723592293110705685)  # factors of splitmix64
 
