@@ -25,7 +25,7 @@ from pegboard.cli.show import _example, _facts
 from pegboard.config.fields import Field, _comments, describe
 from pegboard.config.nodes import Plugins, Trainer
 from pegboard.contract import hookspecs
-from pegboard.contract.kinds import KINDS, Kind, records_of, sections
+from pegboard.contract.kinds import KINDS, Kind, sections
 from pegboard.contract.records import Part
 from pegboard.registry.discovery import Entry, Registry, _index
 from pegboard.testing import CHECKS
@@ -228,7 +228,7 @@ def hooks_page() -> Iterator[str]:
         yield heading(2, name)
         yield fenced("python", "@hookimpl\n" + signature(function))
         yield prose(function.__doc__)
-        for record in records_of(name):
+        for record in (kind.record for kind in KINDS.values() if kind.hook == name):
             yield from class_section(record, 3)
             plural = KINDS[record.kind].plural
             yield f"Those that are installed: [{plural}](../parts/{plural}.md)."

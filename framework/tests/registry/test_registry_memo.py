@@ -79,16 +79,18 @@ def test_a_plugin_that_was_installed_again_is_imported_again(site: Path) -> None
     assert registry.lookup("regularizer", "after")
 
 
-def test_a_plugin_whose_module_is_elsewhere_is_always_imported(
+def test_a_plugin_that_is_installed_for_editing_is_imported_again_once_a_file_of_it_changes(
     site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that is installed for editing."""
     put(site, "acme-one", "lazy_one")
     monkeypatch.syspath_prepend(str(tmp_path / "source"))
     (tmp_path / "source").mkdir()
     (site / "acme_one").rename(tmp_path / "source" / "acme_one")
     Registry.discover()
     forget()
+    Registry.discover()
+    assert imported() == []
+    (tmp_path / "source" / "acme_one" / "records.py").write_text("# beside its light module")
     Registry.discover()
     assert imported() == ["acme_one"]
 

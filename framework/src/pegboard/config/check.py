@@ -84,9 +84,8 @@ def refine(
     `samples` is how many the training split has, `validated` whether there is a validation split; what else
     was `found` wrong with the data is told with it.
     """
-    loaded = written(settings)
-    checker = _Checker(loaded, settings.begun)
-    refined = checker.run(settings.registry, spec, samples, validated)
+    checker = _Checker(written(settings), settings.begun)
+    refined = checker.fit_again(settings, spec, samples, validated)
     checker.found += found
     if mistakes := checker.report():
         raise ConfigError(mistakes, f"config {settings.name!r}, now that its data is read")
@@ -116,8 +115,6 @@ class _Checker:
         self,
         registry: Registry | None,
         spec: DataSpec | None = None,
-        samples: int | None = None,
-        validated: bool | None = None,
     ) -> Settings | None:
         """Check everything; settings where nothing is wrong."""
         self._top()
@@ -137,6 +134,33 @@ class _Checker:
                 self._part(section, kind)
         self.found += compatibility.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
         self._optimizer()
+        return self._fit(name, seed, trainer, plugins, spec)
+
+    def fit_again(
+        self, settings: Settings, spec: DataSpec, samples: int | None, validated: bool | None
+    ) -> Settings | None:
+        """Check how the parts of settings fit data that was read; each of them is right by itself."""
+        self._top()
+        self.registry = settings.registry or self._discover(settings.plugins)
+        self.parts = Parts(self.registry, self.found)
+        self.reads = {
+            path: Read(path=path, entry=c.entry, config=c.config, options=c.options, guessed=False)
+            for path, c in settings.parts.items()
+        }
+        core = (settings.name, settings.seed, settings.trainer, settings.plugins)
+        return self._fit(*core, spec, samples, validated)
+
+    def _fit(
+        self,
+        name: str,
+        seed: int,
+        trainer: Trainer | None,
+        plugins: Plugins,
+        spec: DataSpec | None,
+        samples: int | None = None,
+        validated: bool | None = None,
+    ) -> Settings | None:
+        """Whether all fits together; settings where nothing is wrong."""
         fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun)
         spec = fitting.run(spec, samples, validated)
         self._blank()

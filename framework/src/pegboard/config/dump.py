@@ -8,21 +8,14 @@ from typing import Any
 
 import yaml
 
-from .yaml_reader import scalar
+from .yaml_reader import NUMBER
 
 
 class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    """Quotes what the reader takes for a number, which PyYAML does not always: 1e-3."""
 
 
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    # What our reader takes for a number differs from what PyYAML does: 1e-3.
-    style = None if isinstance(scalar(text), str) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
-
-
-_Dumper.add_representer(str, _text)
+_Dumper.add_implicit_resolver("!number", NUMBER, list("-+.0123456789"))
 
 
 def to_yaml(plain: Mapping[str, Any]) -> str:
@@ -39,6 +32,7 @@ def to_yaml(plain: Mapping[str, Any]) -> str:
 
 
 def _escape(value: Any) -> Any:
+    # Fresh containers, so that nothing stands twice and becomes an alias.
     if isinstance(value, Mapping):
         return {k: _escape(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

@@ -15,10 +15,10 @@ import sys
 import tokenize
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, Union, cast
 
 from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
 from .errors import flow, listed, number
@@ -55,16 +55,13 @@ class Field:
         return "required" if self.required else flow(plain(self.default))
 
 
-def describe(cls: type[Any]) -> tuple[Field, ...]:
-    """The fields of a config dataclass in order. Raises what a broken annotation raises."""
-    key: Any = cls
-    return _describe(key)
-
-
-@functools.cache
 def _describe(cls: type[Any]) -> tuple[Field, ...]:
+    """The fields of a config dataclass in order. Raises what a broken annotation raises."""
     hints = typing.get_type_hints(cls, include_extras=True)
     return tuple(Field(f.name, hints[f.name], _default(f), cls) for f in dataclasses.fields(cls) if f.init)
+
+
+describe = cast(Callable[[type[Any]], tuple[Field, ...]], functools.cache(_describe))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -279,12 +279,16 @@ def _flatten(node: Node, path: str, loaded: Loaded) -> Any:
         if node.blank:
             loaded.blank.add(path)
     if isinstance(node.value, dict):
-        inner = {
-            join(path, k): (k, v) for k, v in node.value.items() if _whole(k, path, v.key or v.at, loaded)
-        }
-        return {k: _flatten(_written_out(v, at), at, loaded) for at, (k, v) in inner.items()}
+        flat = {}
+        for key, value in node.value.items():
+            if not _whole(key, path, value.key or value.at, loaded):
+                continue
+            at = join(path, key) if "." in key else f"{path}.{key}" if path else key
+            short = isinstance(value.value, str | bool)  # perhaps the name of a part alone
+            flat[key] = _flatten(_written_out(value, at) if short else value, at, loaded)
+        return flat
     if isinstance(node.value, list):
-        return [_flatten(v, join(path, i), loaded) for i, v in enumerate(node.value)]
+        return [_flatten(v, f"{path}.{i}", loaded) for i, v in enumerate(node.value)]
     return node.value if _whole(node.value, path, node.at, loaded) else None
 
 

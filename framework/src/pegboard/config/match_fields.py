@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import math
@@ -11,12 +12,12 @@ import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..base.nearest import meant, nearest, score
 from ..contract.records import Ge, Gt, Le, Length, Lt, Matches
 from .errors import Mistake, flow, join, listed, shown
-from .fields import Field, describe, members, options, split, words
+from .fields import REQUIRED, Field, describe, members, options, split, words
 from .yaml_reader import scalar, switched
 
 C = TypeVar("C")
@@ -50,10 +51,10 @@ def build(
     before = len(found)  # keys that stand for no other are told, and the rest is looked at all the same
     values: dict[str, Any] = {}
     for name, key in known.items():
-        place = join(path, name)
+        place = f"{path}.{name}" if path else name  # the name of a field has no dot
         if name in data:
             values[name] = convert(key.hint, data[name], place, found)
-        elif key.required and name not in guessed:
+        elif key.default is REQUIRED and name not in guessed:
             note = f" ({key.comment})" if key.comment else ""
             found.append(
                 Mistake(
@@ -128,13 +129,38 @@ def _by_value(value: Any, known: Mapping[str, Field], data: Mapping[str, Any]) -
     return fits if value is not None and fits == [*known][:1] else []
 
 
+class Shape(NamedTuple):
+    """What a type hint is made of."""
+
+    bare: Any  # without its annotation
+    ranges: tuple[Any, ...]
+    members: tuple[Any, ...]  # of a union, or the one type
+    choices: tuple[Any, ...]
+
+
+_SHAPES: dict[Any, Shape] = {}
+
+
+def _shape(hint: Any) -> Shape:
+    """The shape of a hint, which is taken apart once; one without a hash each time."""
+    try:
+        return _SHAPES[hint]
+    except (KeyError, TypeError):
+        bare, ranges = split(hint)
+        shape = Shape(bare, ranges, members(bare), options(bare))
+        with contextlib.suppress(TypeError):
+            _SHAPES[hint] = shape
+        return shape
+
+
 def convert(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
     """The value as its type wants it, or BAD with what is wrong added to `found`."""
-    bare, ranges = split(hint)
-    if len(members(bare)) > 1:
-        return _union(hint, bare, ranges, value, path, found)
+    shape = _shape(hint)
+    ranges = shape.ranges
+    if len(shape.members) > 1:
+        return _union(hint, shape, value, path, found)
     before = len(found)
-    result = _single(bare, hint, value, path, found)
+    result = _single(shape, value, path, found)
     if len(found) > before:
         return BAD
     if result is not BAD and _outside(ranges, result):
@@ -144,12 +170,13 @@ def convert(hint: Any, value: Any, path: str, found: list[Mistake]) -> Any:
     return result
 
 
-def _union(hint: Any, bare: Any, ranges: tuple[Any, ...], value: Any, path: str, found: list[Mistake]) -> Any:
+def _union(hint: Any, shape: Shape, value: Any, path: str, found: list[Mistake]) -> Any:
     """The first type of a union that takes the value as it is, then the first that takes it at all."""
-    if value is None and type(None) in members(bare):
+    if value is None and type(None) in shape.members:
         return None
+    ranges = shape.ranges
     attempts: list[tuple[Any, list[Mistake]]] = []
-    alternatives = [m for m in members(bare) if m is not type(None)]
+    alternatives = [m for m in shape.members if m is not type(None)]
     for member in sorted(alternatives, key=lambda m: not _shaped(m, value, exact=True)):
         wrong: list[Mistake] = []
         result = convert(typing.Annotated[member, *ranges] if ranges else member, value, path, wrong)
@@ -168,10 +195,11 @@ def _union(hint: Any, bare: Any, ranges: tuple[Any, ...], value: Any, path: str,
 
 def _shaped(hint: Any, value: Any, *, exact: bool) -> bool:
     """Whether a value has the shape of a type, right or wrong in detail."""
-    bare, _ = split(hint)
+    shape = _shape(hint)
+    bare = shape.bare
     container = typing.get_origin(bare) or bare
-    if choices := options(bare):
-        return any(isinstance(c, type(value)) for c in choices)
+    if shape.choices:
+        return any(isinstance(c, type(value)) for c in shape.choices)
     if isinstance(value, bool):
         return bare is bool
     if isinstance(value, int | float):
@@ -183,14 +211,15 @@ def _shaped(hint: Any, value: Any, *, exact: bool) -> bool:
     return isinstance(value, Mapping) and (container in (dict, Mapping) or dataclasses.is_dataclass(bare))
 
 
-def _single(hint: Any, whole: Any, value: Any, path: str, found: list[Mistake]) -> Any:
+def _single(shape: Shape, value: Any, path: str, found: list[Mistake]) -> Any:
     """A value of one type, its range aside; BAD where it is of another."""
+    hint = shape.bare
     container = typing.get_origin(hint) or hint
     if hint is Any or hint is object:
         return value
     if hint is type(None):
         return None if value is None else BAD
-    if options(hint):
+    if shape.choices:
         return _choice(hint, value)
     if hint is bool:
         return BAD if (on := switched(value)) is None else on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..contract.kinds import sections
+from ..contract.kinds import KINDS
 from ..contract.records import Optimizer, Part
 from .yaml_reader import Node, switched
 
@@ -15,16 +15,16 @@ def part_at(path: Path) -> type[Part[Any, Any]] | None:
     """The kind of part whose config stands at a path, if one does."""
     if path[:2] == ("optimizer", "players") and len(path) > 2:
         path = ("optimizer", *path[3:])  # a player has the nodes that the optimizer has
-    for section, kind in sections().values():
-        if (path[:-1] if section.keyed else path) == tuple(section.name.split(".")):
-            return kind.record
+    for kind in KINDS.values():
+        for section in (kind.section, kind.special):
+            if section and (path[:-1] if section.keyed else path) == tuple(section.name.split(".")):
+                return kind.record
     return None
 
 
 def is_keyed(path: Path) -> bool:
     """Whether a path is in a section, or is one, where parts stand by keys."""
-    found = sections().get(path[0]) if path else None
-    return found is not None and found[0].keyed
+    return bool(path) and any(k.section.keyed and k.section.name == path[0] for k in KINDS.values())
 
 
 def merge(base: Node, over: Node, path: Path = ()) -> Node:

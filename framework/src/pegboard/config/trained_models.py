@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import typing
@@ -18,7 +19,7 @@ from ..contract.specs import Classes, DataSpec, Image, Labels, Spec, Values, Vec
 from ..registry.discovery import Registry
 from ..registry.spec_names import from_json
 from .errors import Mistake, join
-from .fields import describe, members, split
+from .fields import Field, describe, members, split
 from .sections import Read
 
 WEIGHTS, MANIFEST = "model.safetensors", "manifest.json"  # of a checkpoint folder
@@ -50,8 +51,25 @@ def fit_saved(read: Read, registry: Registry, spec: DataSpec | None = None) -> I
 
 def _named(config: Any, path: str) -> Iterator[tuple[str, str, SavedModel]]:
     """Every trained model that a config dataclass names, with its dotted path."""
-    for field in describe(type(config)):
+    cls: Any = type(config)
+    for field in _naming(cls):
         yield from _in(field.hint, getattr(config, field.name), join(path, field.name))
+
+
+@functools.cache
+def _naming(cls: type[Any]) -> tuple[Field, ...]:
+    """The fields of a config dataclass that may name a trained model, or hold what does."""
+    return tuple(field for field in describe(cls) if not _plain(field.hint))
+
+
+def _plain(hint: Any) -> bool:
+    """Whether values of a type are numbers, texts and containers of such, which name no trained model."""
+    inner = [member for member in getattr(hint, "__args__", ()) if member is not Ellipsis]
+    if notes := getattr(hint, "__metadata__", ()):
+        return not any(isinstance(note, SavedModel) for note in notes) and all(map(_plain, inner))
+    if typing.get_origin(hint) is typing.Literal:
+        return True
+    return all(map(_plain, inner)) if inner else hint in (bool, int, float, str, Path, type(None))
 
 
 def _in(hint: Any, value: Any, path: str) -> Iterator[tuple[str, str, SavedModel]]:

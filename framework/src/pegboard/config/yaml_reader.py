@@ -28,6 +28,9 @@ _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = re.compile(r"([-+]?)\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+NUMBER = re.compile(
+    "(?:" + "|".join(f"(?:{form.pattern})" for form in (_INT, _BASED, _FLOAT, _SPECIAL)) + ")$"
+)
 
 
 @dataclass(slots=True)

@@ -156,11 +156,6 @@ _ROWS = (
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ROWS}
 
 
-def records_of(hook: str) -> tuple[type[Part[Any, Any]], ...]:
-    """The classes of the records that a hook returns; none where it is no hook of a kind."""
-    return tuple(kind.record for kind in KINDS.values() if kind.hook == hook)
-
-
 def sections() -> Mapping[str, tuple[Section, Kind]]:
     """Every section by its name, in the order of a config: those that it states, those it may, keyed ones."""
     return _by_section(tuple(KINDS.values()))

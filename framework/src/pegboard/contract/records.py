@@ -7,6 +7,7 @@ documented and checked without it.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -111,6 +112,7 @@ CoreRole = Literal[
 RoleName = CoreRole | Prefixed
 
 
+@functools.cache
 def known_site(site: str) -> bool:
     """Whether a name is a site of the core, or one of a plugin's own."""
     return re.fullmatch(_SITE, site) is not None

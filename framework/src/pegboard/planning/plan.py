@@ -74,13 +74,12 @@ class Plan:
         settings = self.settings
         return Sampler(self.splits, settings.batches, settings.trainer.accumulate, settings.seed)
 
-    @property
+    @functools.cached_property
     def epochs(self) -> int | None:
         """Passes over the data; None when only `trainer.steps` ends the run."""
-        trainer = self.settings.trainer
-        return trainer.most_epochs
+        return self.settings.trainer.most_epochs
 
-    @property
+    @functools.cached_property
     def steps(self) -> int | None:
         """Updates the run will make; None while the data is not read."""
         trainer = self.settings.trainer
@@ -239,19 +238,20 @@ def _assembled(plan: Plan, device: str, folder: Path | None, kind: type[Context]
     settings = plan.settings
     generators: dict[str, torch.Generator] = {}
 
+    told = plan.told
+    shared: dict[str, Any] = {
+        "outputs": plan.outputs,
+        "device": device,
+        "seed": settings.seed,
+        "steps": plan.steps,
+        "epochs": plan.epochs,
+        "samples": None if plan.splits is None else len(plan.splits.train),
+        "folder": folder,
+        "generators": generators,
+    }
+
     def context(key: str) -> Context:
-        return kind(
-            spec=plan.told if key in settings.regularizers else plan.spec,
-            outputs=plan.outputs,
-            device=device,
-            seed=settings.seed,
-            key=key,
-            steps=plan.steps,
-            epochs=plan.epochs,
-            samples=None if plan.splits is None else len(plan.splits.train),
-            folder=folder,
-            generators=generators,
-        )
+        return kind(key=key, spec=told if key in settings.regularizers else plan.spec, **shared)
 
     objective: Objective = build(plan.objective, context("objective"))
     model, tricks, hung = build_network(plan, context, objective)
@@ -349,11 +349,13 @@ def _hang(
 ) -> list[tuple[str, pegs.Peg, list[str]]]:
     """Fill the model's pegs; a trick that can only hang and found no peg is an error."""
     found = [(name, peg, list[str]()) for name, peg in pegs.find(model)]
-    used = set()
+    used, hanging = set(), plan.order.get("hang", ())
+    hanging = [placed for placed in hanging if overrides(tricks[placed.key], "hang")]
+    players_of = {placed.key: plan.settings.regularizers[placed.key].players for placed in hanging}
     for name, peg, keys in found:
-        for placed in plan.order.get("hang", ()):
-            players = plan.settings.regularizers[placed.key].players
-            if not overrides(tricks[placed.key], "hang") or (players and owners[name] not in players):
+        for placed in hanging:
+            players = players_of[placed.key]
+            if players and owners[name] not in players:
                 continue
             with private_rng(plan.settings.seed, "hang", placed.key, name):
                 module = tricks[placed.key].hang(peg)

@@ -30,15 +30,14 @@ import pluggy
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..contract import hookspecs
-from ..contract.kinds import KINDS, records_of
+from ..contract.kinds import KINDS
 from ..contract.records import Part
 from ..contract.sampling import SampleMethod
 from .adapters import adapt
 from .enabled import Switches
-from .hook_checks import answered, check_hooks, check_record, check_sample_methods, check_schemas, remarks
+from .hook_checks import answered, check_hooks, check_records, check_sample_methods, check_schemas, remarks
 from .installed import GROUP, Plugin, find_installed, names_of, negotiate, raised_at
 from .offers_cache import Memo, Offers
-from .offers_cache import key as memo_key
 from .spec_names import SpecNames, light_specs
 
 BESIDE_PARTS = ("pegboard_recipes", "pegboard_sample_methods")  # hooks of what no config names
@@ -90,9 +89,9 @@ class Registry:
         with contextlib.redirect_stdout(sys.stderr):  # standard output is the command's own
             for plugin, point, dist in found:
                 plugins.append(plugin)
-                if why := switches.off(plugin):
+                if switches.given and (why := switches.off(plugin)):
                     plugin.status, plugin.reason = "disabled", why
-                    plugin.offers = memo.offers(_key(dist, point)) or frozenset()
+                    plugin.offers = memo.lookup(dist, point)[1] or frozenset()
                 elif plugin.status == "found":
                     _consider(plugin, point, dist, manager, memo)
             for path in _each_once(local):
@@ -307,13 +306,6 @@ def _known(kind: str, name: str) -> str:
     return _index().get(kind, {}).get(name, "")
 
 
-def _key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
-    try:
-        return memo_key(dist, point)
-    except (OSError, ValueError):
-        return None
-
-
 def _consider(
     plugin: Plugin,
     point: metadata.EntryPoint,
@@ -322,8 +314,8 @@ def _consider(
     memo: Memo,
 ) -> None:
     """Import a plugin that fits this core; one that is known and unchanged waits until it is used."""
-    key = _key(dist, point)
-    if (offers := memo.offers(key)) is None:
+    key, offers = memo.lookup(dist, point)
+    if offers is None:
         negotiate(plugin)
         if plugin.status == "found":
             load_plugin(plugin, point.load, manager)
@@ -344,7 +336,7 @@ def _offered(plugin: Plugin) -> Offers | None:
     """What is worth keeping: of recipes the paths are asked for, and what is broken may be mended."""
     if plugin.status != "ready" or plugin.recipes:
         return None
-    return frozenset(plugin.names)
+    return plugin.offers
 
 
 def _each_once(paths: Sequence[str | Path]) -> list[str | Path]:
@@ -422,22 +414,24 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         callers = manager.get_hookcallers(module) or []
         check_hooks(module, [caller.name for caller in callers])
         phase = "collect"
+        asked = (*BESIDE_PARTS, *(kind.hook for kind in KINDS.values()))
         answers = {
             caller.name: answered(caller.name, impl.function())
             for caller in callers
             for impl in caller.get_hookimpls()
-            if impl.plugin is module and (caller.name in BESIDE_PARTS or records_of(caller.name))
+            if impl.plugin is module and caller.name in asked
         }
         phase = "record"
         answers = adapt(plugin, answers)
         plugin.recipes = [Path(p) for p in answers.pop("pegboard_recipes", [])]
         plugin.sample_methods = check_sample_methods(answers.pop("pegboard_sample_methods", []))
-        parts = [(hook, record) for hook, records in answers.items() for record in records]
-        plugin.offers = frozenset((r.kind, r.name) for _, r in parts if isinstance(r, Part))
-        for hook, record in parts:
-            check_record(hook, record)
+        parts = [record for records in answers.values() for record in records]
+        brought = [r for r in (*parts, *plugin.sample_methods) if isinstance(r, Part | SampleMethod)]
+        plugin.offers = frozenset((r.kind, r.name) for r in brought)
+        for hook, records in answers.items():
+            check_records(hook, records)
         phase = "schema"
-        plugin.parts = [record for _, record in parts]
+        plugin.parts = parts
         check_schemas(plugin.parts)
         plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
         plugin.specs = light_specs(plugin, module)

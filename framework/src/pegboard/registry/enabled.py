@@ -74,6 +74,7 @@ class Switches:
         ]
         if only is not None:
             self.lists.append(Switch("plugins.only", tuple(only), allows=True, place=" in the config"))
+        self.given = self.none or any(switch.names or switch.allows for switch in self.lists)
 
     def off(self, plugin: Plugin) -> str:
         """Why an installed plugin must not be imported, and how to undo that; "" where it may be."""

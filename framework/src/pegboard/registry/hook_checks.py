@@ -11,7 +11,7 @@ from typing import Any, get_args
 from ..base.errors import PegboardError
 from ..base.nearest import nearest
 from ..contract import hookspecs
-from ..contract.kinds import records_of
+from ..contract.kinds import KINDS
 from ..contract.records import NAME, CoreRole, Part, Stage, known_site
 from ..contract.sampling import SampleMethod
 from ..contract.specs import Spec
@@ -81,9 +81,14 @@ def answered(hook: str, answer: Any) -> list[Any]:
     return list(answer or ())
 
 
-def check_record(hook: str, record: Any) -> None:
-    """Raise where what a hook returned is not a record, or one that would fail in others' configs."""
-    wanted = records_of(hook)
+def check_records(hook: str, records: Sequence[Any]) -> None:
+    """Raise where one of what a hook returned is no record of its kinds, or would fail in others' configs."""
+    wanted = tuple(kind.record for kind in KINDS.values() if kind.hook == hook)
+    for record in records:
+        _check_record(hook, record, wanted)
+
+
+def _check_record(hook: str, record: Any, wanted: tuple[type[Part[Any, Any]], ...]) -> None:
     if not isinstance(record, wanted):
         names = " or ".join(cls.__name__ for cls in wanted)
         raise PegboardError(f"{hook} returned {record!r}, expected {names} records")

@@ -1,9 +1,9 @@
 """What installed plugins were found to offer, kept between commands.
 
 A plugin whose files did not change need not be imported to know that a config names none of its parts.
-What is kept is names, found under a digest of the plugin's metadata and the time stamp of its module; one
-whose module is elsewhere, as a plugin that is installed for editing, is imported every time. A name that is
-not found among what is kept makes all plugins be imported, so that nothing is missed.
+What is kept is names, found under a digest of the plugin's metadata and the time stamp of its module; of one
+that is installed for editing, of all its Python files. A name that is not found among what is kept makes all
+plugins be imported, so that nothing is missed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ Offers = frozenset[tuple[str, str]]  # kind and name of every part
 
 
 def key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
-    """What stands for a plugin's files, this core and this Python; None where its module is not beside it."""
-    path = point.module.replace(".", "/")
-    stamp = _stamp(dist, f"{path}/__init__.py") or _stamp(dist, f"{path}.py")
-    if stamp is None:
+    """What stands for a plugin's files, this core and this Python; None where its files are not found."""
+    try:
+        path = point.module.replace(".", "/")
+        stamp = _stamp(dist, f"{path}/__init__.py") or _stamp(dist, f"{path}.py") or _edited(point.module)
+        if not stamp:
+            return None
+        what = (__version__, sys.version, dist.read_text("METADATA"), stamp, point.name, point.value)
+    except (OSError, ValueError):
         return None
-    what = (__version__, sys.version, dist.read_text("METADATA"), stamp, point.name, point.value)
     return hashlib.sha256("\0".join(map(str, what)).encode("utf-8", "replace")).hexdigest()
 
 
@@ -44,6 +47,23 @@ def _stamp(dist: metadata.Distribution, file: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
+def _edited(module: str) -> list[tuple[str, int, int]]:
+    """The Python files of a package that is installed for editing, when each was changed, and its size."""
+    package = module.partition(".")[0]
+    for folder in filter(os.path.isdir, sys.path):
+        root = os.path.join(folder, package)
+        if os.path.isfile(os.path.join(root, "__init__.py")):
+            files = [
+                os.path.join(inner, name)
+                for inner, folders, names in os.walk(root)
+                if "__pycache__" not in inner and folders.sort() is None
+                for name in sorted(names)
+                if name.endswith(".py")
+            ]
+            return [(file, found.st_mtime_ns, found.st_size) for file in files for found in [os.stat(file)]]
+    return []
+
+
 class Memo:
     """The file with what plugins offer; where it cannot be read or written, everything goes on without it."""
 
@@ -54,11 +74,14 @@ class Memo:
             known = json.loads(_file().read_text("utf-8"))
             self._known = known if isinstance(known, dict) else {}
 
-    def offers(self, key: str | None) -> Offers | None:
-        """The parts of a plugin, or None where it has to be imported."""
+    def lookup(
+        self, dist: metadata.Distribution, point: metadata.EntryPoint
+    ) -> tuple[str | None, Offers | None]:
+        """The key of a plugin, and its parts, or None where it has to be imported."""
+        known = key(dist, point)
         with suppress(KeyError, TypeError, ValueError):
-            return frozenset((str(kind), str(name)) for kind, name in self._known[key or ""])
-        return None
+            return known, frozenset([(str(kind), str(name)) for kind, name in self._known[known or ""]])
+        return known, None
 
     def keep(self, key: str | None, offers: Collection[tuple[str, str]] | None) -> None:
         """Note what a plugin offers; None forgets it."""

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 LINE_EVERY = 5.0  # seconds between plain lines, besides the first and the last
+FIGURES = 40  # of a list that are shown
 DRAW_EVERY = 0.25  # seconds between two pictures of a bar, each of which takes milliseconds
 
 
@@ -188,6 +189,14 @@ def number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def numbers(values: Iterable[Any]) -> list[str]:
+    """Figures as a person reads them, and lists of figures, the first of many."""
+    return [
+        ", ".join(map(number, value[:FIGURES])) if isinstance(value, list) else number(value)
+        for value in values
+    ]
+
+
 def split_place(figure: str) -> tuple[int, str]:
     """Where a figure, or its split, stands among others: those of train, val and test, then the rest."""
     split, known = figure.partition("/")[0], ("train", "val", "test")
@@ -196,7 +205,7 @@ def split_place(figure: str) -> tuple[int, str]:
 
 def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table in plain text."""
-    cells = [list(map(str, columns)), *([number(c) for c in row] for row in rows)]
+    cells = [list(map(str, columns)), *map(numbers, rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     return "\n".join([title, *lines] if title else lines)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..contract.drawing import CHART
-from .console import number, split_place
+from .console import number, numbers, split_place
 
-MOST = 40  # values of a list that are shown
+COLUMNS, ROWS = 40, 200  # of a table that are shown
 CHARTS = ("curves",)  # a dark page inverts them, and others that are noted to hold no picture of the data
 
 
@@ -33,6 +33,22 @@ class Contents:
     local: Sequence[str] = ()  # files of local plugins, which commands name
 
 
+@dataclass(frozen=True)
+class Cells:
+    """A table in texts, no larger than a page shows."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    cut: str = ""  # what is said where there is more
+
+
+def _cells(columns: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Cells:
+    cut = f"{len(rows):,} rows of {len(columns):,} columns, cut here"
+    whole = len(columns) <= COLUMNS and len(rows) <= ROWS
+    shown = [numbers(row[:COLUMNS]) for row in rows[:ROWS]]
+    return Cells(numbers(columns[:COLUMNS]), shown, "" if whole else cut)
+
+
 def page(run: Contents) -> str:
     """The page as text, by the template beside this module."""
     import jinja2  # only who writes a page needs it
@@ -45,7 +61,6 @@ def page(run: Contents) -> str:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["cell"] = _cell
     figures = _mapping(run.summary.get("figures"))
     told = json.dumps(run.environment, indent=1, default=str) if run.environment else ""
     return environment.get_template("page.html").render(
@@ -66,13 +81,13 @@ def page(run: Contents) -> str:
 
 
 def _about(summary: Mapping[str, Any]) -> str:
-    about, seconds = [_status(summary)], _cell(summary.get("seconds", "?"))
+    about, seconds = [_status(summary)], number(summary.get("seconds", "?"))
     if isinstance(folds := summary.get("folds"), int):
         about.append(f"{folds} folds in {seconds} s")
     if isinstance(steps := summary.get("steps"), int):
         about.append(f"{steps:,} steps in {seconds} s")
     if summary.get("best") is not None:
-        about.append(f"best at step {_cell(summary.get('best_step'))} by {_cell(summary.get('monitor'))}")
+        about.append(f"best at step {number(summary.get('best_step'))} by {number(summary.get('monitor'))}")
     return " · ".join(about)
 
 
@@ -96,7 +111,7 @@ def _verdicts(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 SPLITS = {"train": "train (training)", "val": "val (validation)", "test": "test"}
 
 
-def _by_split(run: Contents, figures: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+def _by_split(run: Contents, figures: Mapping[str, Any]) -> Cells:
     """A row for each split, with its samples, and one for each rule without learning and for the optimum."""
     best = _mapping(_mapping(run.summary.get("reference")).get("figures"))
     rules = _mapping(_mapping(run.summary.get("baselines")).get("figures"))
@@ -110,16 +125,17 @@ def _by_split(run: Contents, figures: Mapping[str, Any]) -> tuple[list[str], lis
         for split in splits
         if any(key.startswith(f"{split}/") for key in found)
     ]
-    return ["split", "samples", *names], rows
+    return _cells(["split", "samples", *names], rows)
 
 
-def _probes(figures: Mapping[str, Any]) -> list[list[Any]]:
+def _probes(figures: Mapping[str, Any]) -> Cells | None:
     """What was measured besides."""
-    return [
+    rows = [
         [key, value]
         for key, value in figures.items()
-        if split_place(key)[0] > 2 and not key.startswith("shared/")
+        if key.partition("/")[0] not in SPLITS and not key.startswith("shared/")
     ]
+    return _cells(["figure", "value"], rows) if rows else None
 
 
 def _remarks(judged: Mapping[str, Any]) -> Iterator[str]:
@@ -129,7 +145,7 @@ def _remarks(judged: Mapping[str, Any]) -> Iterator[str]:
         yield f"the training split was measured on {count:,} samples, drawn by the seed"
 
 
-def _spread(statistics: Mapping[str, Any]) -> list[list[Any]]:
+def _spread(statistics: Mapping[str, Any]) -> Cells | None:
     """The figures over the folds."""
     rows = []
     for name in sorted(statistics, key=split_place):
@@ -137,7 +153,8 @@ def _spread(statistics: Mapping[str, Any]) -> list[list[Any]]:
         ends = of.get("interval")
         interval = " to ".join(map(number, ends)) if isinstance(ends, list) else ""
         rows.append([name, of.get("mean", ""), of.get("std", ""), interval, of.get("values", "")])
-    return rows
+    columns = ["figure", "mean", "std", "95 % interval of the mean", "fold by fold"]
+    return _cells(columns, rows) if rows else None
 
 
 def _reference(found: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -145,7 +162,7 @@ def _reference(found: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     names = [name for name in ("objective", "optimum", "gap", "relative") if name in found]
     made = {name: found.get(name, "") for name in ("name", "formula", "error")}
-    return made | {"measures": names, "measured": [found[name] for name in names]}
+    return made | {"measures": _cells(names, [[found[name] for name in names]]) if names else None}
 
 
 def _picture(name: str, png: bytes) -> tuple[str, bool, str]:
@@ -154,14 +171,14 @@ def _picture(name: str, png: bytes) -> tuple[str, bool, str]:
     return name, chart, base64.b64encode(png).decode("ascii")
 
 
-def _tables(tables: Mapping[str, Any]) -> Iterator[tuple[str, list[Any], list[Any]]]:
+def _tables(tables: Mapping[str, Any]) -> Iterator[tuple[str, Cells]]:
     for name, found in tables.items():
         columns, rows = _mapping(found).get("columns"), _mapping(found).get("rows")
         if isinstance(columns, list) and isinstance(rows, list) and rows:
             split = _mapping(found).get("split")
             of = f", {split} split" if isinstance(split, str) and split else ""
             title = name.replace("_", " ").capitalize() + of
-            yield title, columns, [row for row in rows if isinstance(row, list)]
+            yield title, _cells(columns, [row for row in rows if isinstance(row, list)])
 
 
 def _commands(run: Contents) -> str:
@@ -171,10 +188,6 @@ def _commands(run: Contents) -> str:
     one = f"{folder}/{run.fold}" if run.fold else folder
     places = {"eval": one, "predict": one, "resume": folder}
     return "\n".join(f"pegboard {what} {place}{local}" for what, place in places.items())
-
-
-def _cell(value: Any) -> str:
-    return ", ".join(number(v) for v in value[:MOST]) if isinstance(value, list) else number(value)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
