@@ -14,6 +14,7 @@ from pegboard.testing import checks as _checks  # noqa: F401  registers them
 
 SOUND = Path(__file__).with_name("sound_plugin.py")
 SITES = Path(__file__).with_name("sound_sites.py")
+ODD = Path(__file__).with_name("sound_odd.py")
 CARD = """# Sound
 
 ## Use
@@ -664,6 +665,19 @@ def test_what_is_sound_passes_though_it_is_unusual(source: Path, folder: Path) -
     # Beside each other, not beside partners.
     for part in ("model-site_pair", "objective-site_both", "regularizer-site_agree"):
         assert found[f"{part}-exact_resume"].status == "passed"
+
+
+@pytest.mark.sweep
+def test_sound_parts_of_odd_form_pass(folder: Path) -> None:
+    """Channels last, weights used twice, parametrizations, samples that come again, data without a val."""
+    path = folder / "odd.py"
+    path.write_text(ODD.read_text())
+    (folder / "README.md").unlink()
+    found = outcomes(path)
+    assert len({i.partition("-")[2].partition("-")[0] for i in found if i.startswith(("model", "reg"))}) == 6
+    assert not {i: o.message for i, o in found.items() if o.stops}
+    advised = {i for i, o in found.items() if o.status == "failed"}
+    assert advised == {"model-odd_spectral-compiles_whole", "optimizer-odd_sign-compiles_whole"}
 
 
 @pytest.mark.sweep
