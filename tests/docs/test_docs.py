@@ -12,7 +12,7 @@
 - The README of an example plugin, and its page of the guide, start with that plugin installed.
 - `python` runs in one namespace per file.
 - `yaml` must parse; with both `data:` and `model:` it is a whole config and `pegboard check` passes.
-- `toml` and `json` must parse. `text` and `markdown` are not run: output, formulas, the text of a file.
+- `toml` and `json` must parse. `text`, `markdown` and `diff` are not run: output, formulas, a file, a change.
 - A block that only includes files (`--8<-- "path"`) is not run: they must exist, and have tests of their own.
 """
 
@@ -128,7 +128,7 @@ class Reader:
                 tomllib.loads(block.text)
             case "json":
                 json.loads(block.text)
-            case "text" | "markdown":
+            case "text" | "markdown" | "diff":
                 pass
             case language:
                 raise ValueError(
