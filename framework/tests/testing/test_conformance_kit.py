@@ -251,7 +251,7 @@ AUTHORS: list[tuple[str, str, str, str]] = [
         "heeds_every_group",
         "optimizer-sound_descent",
         'group["lr"] * state',
-        '(config.lr if group in self.param_groups[1:-1] else group["lr"]) * state',
+        '(config.lr if any(group is g for g in self.param_groups[1:-1]) else group["lr"]) * state',
     ),
     ("heeds_every_group", "optimizer-sound_descent", "p.grad is None:", "p.grad is None or p.dim() < 2:"),
     # Models.
@@ -698,6 +698,12 @@ def test_a_defect_that_authors_make_is_caught(
 
 # part and check, what is replaced by what, and how the message goes on after the part.
 WORDS: list[tuple[str, str, str, str]] = [
+    (
+        "optimizer-sound_descent-heeds_every_group",
+        'group["lr"] * state',
+        '(config.lr if any(group is g for g in self.param_groups[1:-1]) else group["lr"]) * state',
+        r"does not heed group\['lr'\] of group 1; read the rate of each group",
+    ),
     (
         "model-sound_net-builds_the_same_twice",
         "torch.zeros(features))",
