@@ -39,7 +39,7 @@ def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
 
 
 def rows_of_parts() -> dict[str, str]:
-    """The row of each plugin of the workspace: its parts by kind; what one without parts does, a person says."""
+    """The row of each plugin: its parts by kind; of one without parts, how the row begins."""
     rows = {}
     for folder in sorted(path.parent.name for path in (ROOT / "plugins").glob("*/pyproject.toml")):
         rows[folder] = f"| [pegboard-{folder.replace('_', '-')}]({folder}) | "
