@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pegboard
 import pytest
 import torch
-from pegboard import Classes, Context, Facts, PegboardError
+from pegboard import Classes, Context, Facts, PegboardError, Values
 from pegboard_datasets import Input, Target
 
 
@@ -125,6 +127,9 @@ def test_labels_of_files_are_hidden_too(hub, parts, tmp_path):
     part = parts["hub"]
     config = part.config(**fields, target=Target(column="half", kind="values"), labelled=0.25)
     assert [p.field for p in part.check(config, Facts())] == ["labelled"]
+    known = replace(config, inputs={"x": Input(kind="numbers")})
+    found = [part.spec(replace(known, labelled=share)).target for share in (0.0, 1.0)]
+    assert found[0] == found[1] and isinstance(found[0], Values)
 
 
 def test_folds_hide_labels_too(parts):

@@ -46,8 +46,9 @@ def _stated(spec: Callable[[Any], DataSpec | None]) -> Callable[[Any], DataSpec 
     @wraps(spec)
     def stated(config: Any) -> DataSpec | None:
         said = spec(config)
-        hidden = said is not None and isinstance(config, ClassCut) and config.labelled == 0
-        return replace(said, target=None) if said and hidden else said
+        hidden = isinstance(config, ClassCut) and config.labelled == 0
+        # Of another target there are no labels to hide, which is a mistake of its own.
+        return replace(said, target=None) if said and hidden and isinstance(said.target, Classes) else said
 
     return stated
 
