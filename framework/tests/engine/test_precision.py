@@ -93,6 +93,10 @@ LINEAR = {"data": {"name": "diabetes"}, "model": {"name": "linear"}}
         ({"reference": "least_squares"}, "reference (least_squares) is an exact optimum"),
         ({"optimizer": {"name": "lbfgs"}}, "optimizer (lbfgs): close to an optimum"),
         ({"optimizer": {"name": "gd"}}, "optimizer (gd): close to an optimum"),
+        (
+            {"data": {"name": "moons"}, "objective": "perceptron", "optimizer": "perceptron"},
+            "optimizer (perceptron): its rule adds the samples themselves",
+        ),
         ({"data": {"name": "iris"}, "model": {"name": "mlp"}}, ""),
         ({}, ""),
     ],

@@ -229,6 +229,7 @@ def pegboard_optimizers() -> list[Optimizer[Any] | Schedule[Any]]:
             configs.Perceptron,
             build_perceptron,
             functional=perceptron_update,
+            full_precision="its rule adds the samples themselves, which 16 bits would round",
             trial=lambda folder: {"lr": 0.1},
         ),
         Schedule("constant", schedules.Constant, build_constant, check=check_warmup),
