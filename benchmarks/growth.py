@@ -30,7 +30,6 @@ from typing import Any
 import torch
 from machine import machine
 from pegboard.config.check import check
-from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
@@ -89,8 +88,7 @@ def pegboard(size: Size, compiled: bool, inside: ExitStack) -> tuple[Run, Callab
     watcher: Any = Nobody()
     loop = Loop(assemble(plan, "cpu"), plan.splits, choose_precision("fp32", "cpu"), watcher, Path("."))
     loop.assembly.model.train()
-    if compiled:
-        inside.enter_context(tracing())
+    inside.enter_context(loop.stepper.around())
     loop.stepper.begin()
     groups = loop.groups(0)
     groups = (groups * (LONGEST // len(groups) + 1))[:LONGEST]
@@ -160,8 +158,8 @@ def measure(size: Size, repeats: int, compiled: bool) -> dict[str, dict[str, flo
             loops["pegboard, compiled"] = (run, tidy)
         for run, _ in loops.values():
             run(17)
-        if compiled and loop.stepper.made.level != "step":
-            raise SystemExit(f"the step was not compiled: {loop.stepper.made.why}")
+        if compiled and (made := loop.stepper.summary()["compiled"])["level"] != "step":
+            raise SystemExit(f"the step was not compiled: {made['why']}")
         count = steps_of_a_turn(loops["hand-written"][0])
         times: dict[str, list[float]] = {name: [] for name in loops}
         for _ in range(repeats):

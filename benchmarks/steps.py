@@ -26,7 +26,6 @@ from typing import Any
 import pegboard
 import torch
 from pegboard.config.check import check
-from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.channels_last import lay_out
@@ -79,7 +78,7 @@ def ours(together: int = 0, **nodes: Any) -> tuple[Loop, Run]:
 
     def run(steps: int) -> None:
         progress = loop.progress
-        with tracing() if together else nullcontext():
+        with loop.stepper.around():
             while steps > 0:
                 groups = loop.groups(progress.epoch)
                 progress.position, last = 0, min(steps, len(groups))

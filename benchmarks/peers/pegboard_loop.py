@@ -11,7 +11,6 @@ import pegboard
 import torch
 from clock import CLOCK
 from pegboard.config.check import check
-from pegboard.engine.graph import tracing
 from pegboard.engine.loop import Loop
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.channels_last import lay_out
@@ -89,14 +88,18 @@ def train_hot(work: Workload, defaults: bool, folder: Path, together: int = 0) -
         lay_out(plan.splits)
     loop = Loop(assembly, plan.splits, choose_precision("fp32", "cpu"), watcher, folder)
     assembly.model.train()
-    with tracing() if together else nullcontext():
+    with loop.stepper.around():
         loop.stepper.begin()
         for epoch in range(work.epochs):
             groups = loop.groups(epoch)
             loop.progress.epoch, loop.progress.position = epoch, 0
             while loop.progress.position < len(groups):
                 loop.span(groups, len(groups), len(groups))
-    return Trained(assembly.model, updates(assembly.kits[0].optimizer), loop.stepper.made.why)
+    return Trained(
+        assembly.model,
+        updates(assembly.kits[0].optimizer),
+        loop.stepper.summary().get("compiled", {}).get("why", ""),
+    )
 
 
 train_step = partial(train, together=1)

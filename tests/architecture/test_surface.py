@@ -38,7 +38,7 @@ cli
 
 # Names of parts that are also words of English or of torch, which the core may use as such.
 WORDS = set(  # as English has them
-    "constant digits filters flow gradients linear margin modes objects operations solids".split()
+    "compiled constant digits filters flow gradients linear margin modes objects operations solids".split()
     + "span step translation".split()
 ) | {"rnn", "clip"}  # a switch of torch.backends.cudnn; a role of gradients
 

@@ -10,8 +10,8 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard.engine.estimate import TIMED, WARM, Estimate
 from pegboard.store import checkpoint
+from pegboard_compile.estimate import TIMED, WARM, Estimate
 from safetensors.torch import load_file
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("lean")
 
 def estimate(monkeypatch: pytest.MonkeyPatch, step: float, operations: int) -> Estimate:
     """As after updates that took `step` seconds, on a machine where the smallest operation takes 1 us."""
-    monkeypatch.setattr("pegboard.engine.estimate.smallest_operation", lambda device: 1e-6)
+    monkeypatch.setattr("pegboard_compile.estimate.smallest_operation", lambda device: 1e-6)
     made = Estimate("cpu", 4)
     made.times, made.operations = [9.0] * (WARM + 1) + [step] * TIMED, operations
     return made

@@ -15,9 +15,9 @@ import pegboard
 import pytest
 import torch
 import yaml
-from pegboard.engine.graph import Graph, tracing
 from pegboard.registry.discovery import Entry
 from pegboard.store import checkpoint
+from pegboard_compile.graph import Graph, tracing
 from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from sweeps import first_of_each, first_of_each_row

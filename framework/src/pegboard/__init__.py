@@ -36,6 +36,7 @@ from .contract.records import (
     Schedule,
     Site,
     Stage,
+    Stepper,
     TrackerPart,
 )
 from .contract.results import (
@@ -70,6 +71,7 @@ from .contract.specs import (
     Views,
     Voxels,
 )
+from .contract.stepping import Stepping
 from .contract.tricks import Stop, Trick
 
 if TYPE_CHECKING:
@@ -145,6 +147,8 @@ __all__ = [
     "Spec",
     "Splits",
     "Stage",
+    "Stepper",
+    "Stepping",
     "Stop",
     "Stream",
     "Table",

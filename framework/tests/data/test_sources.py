@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,6 @@ from pegboard.config.check import check
 from pegboard.contract import results
 from pegboard.data import Wrapped, adapted, adapted_splits, data_warnings, padded_splits, unweighted
 from pegboard.data.draw_weights import class_shares, weight_shares
-from pegboard.engine import compiled
-from pegboard.engine.loop import Loop
-from pegboard.engine.precision import choose_precision
-from pegboard.planning.plan import assemble, make_plan
 from pegboard.testing.runs import Tapped, differences, lean, whole
 from pegboard_gnn import Graph, WholeGraph
 from torch import Tensor
@@ -223,54 +218,6 @@ def test_a_watched_run_ends_with_the_bits_of_one_that_is_not(config: Config, tmp
         watched, events = whole(given, tmp_path / "watched")
     assert differences(plain, watched) == []
     assert events.count("train") == 3 * 4  # batches, and none while the trick looked at the samples
-
-
-def test_a_compiled_step_gathers_from_what_is_wrapped_and_the_wrapper_hears_of_it(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[tuple[Any, ...]] = []
-
-    class Recorded:
-        made = 0
-
-        def __init__(self, update: Any, options: Any, plan: Any) -> None: ...
-
-        def checked(self, numbers: Any, index: Any, batches: Any) -> None:
-            calls.append((index.tolist(), len(batches)))
-
-        def direct(self, given: Any) -> bool:
-            calls.append((given[-1].tolist(), 0))
-            return True
-
-    def whole_update(linked: Any, updates: Any, turn: Any, gather: Any, sums: Any) -> Any:
-        calls.append((gather.__self__,))
-
-    monkeypatch.setattr(compiled, "Graph", Recorded)
-    monkeypatch.setattr(compiled, "whole_update", whole_update)
-    monkeypatch.setattr(compiled.Graphs, "_rates", lambda *given: [[torch.ones(1)]])
-    monkeypatch.setattr(compiled, "functional_updates", lambda assembly: [None])
-    plan = make_plan(check(config()), read=True)
-    assert plan.splits is not None
-    resident = plan.splits.train
-    seen = []
-    for wrap in (lambda source: source, lambda source: Tapped(source, lambda: calls.append(("read",)))):
-        plan.splits.train = wrap(resident)
-        watcher: Any = Nobody()
-        loop = Loop(assemble(plan, "cpu"), plan.splits, choose_precision("fp32", "cpu"), watcher, tmp_path)
-        groups = loop.groups(0)
-        compiled.Graphs(loop, [16]).call([groups[0]], 0)
-        seen.append([call for call in calls if call != ("read",)])
-        assert calls.count(("read",)) == len(seen) - 1
-        calls.clear()
-    assert seen[0] == seen[1] and seen[0][0] == (resident,)
-
-
-class Nobody:
-    def working(self, total: int, unit: str) -> Any:
-        return nullcontext(lambda done: None)
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *args: None
 
 
 def probes(file: Path) -> Iterator[str]:

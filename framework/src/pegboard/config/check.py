@@ -31,6 +31,7 @@ from .moved_fields import Moved, move
 from .nodes import Plugins, Settings, Trainer
 from .sections import Parts, Read, as_node, top_keys
 from .settings import Whole, settle
+from .steppers import SECTION, read_choice
 from .yaml_reader import bare, wrap
 
 __all__ = ["ConfigError", "check", "refine"]
@@ -132,6 +133,8 @@ class _Checker:
                 self._keyed(section, kind)
             elif "." not in section.name:
                 self._part(section, kind)
+        if trainer is not None:
+            self._choose_stepper(trainer)
         self.found += compatibility.fit_pictures(trainer, self._key("trainer"), self.reads.get("model"))
         self._optimizer()
         return self._fit(name, seed, trainer, plugins, spec)
@@ -335,6 +338,21 @@ class _Checker:
             return
         parts = Parts(self.registry, self.found, section.name) if section.only else self.parts
         self._keep(section.name, parts.read(kind.record, key, value))
+
+    def _choose_stepper(self, trainer: Trainer) -> None:
+        """What makes the updates, where fields of the trainer say it."""
+        origins, values = dict(self.loaded.origins), dict(self.loaded.values)
+
+        def locate(path: str, written: str) -> None:
+            for places in (origins, values):
+                if written in places:
+                    places[path] = places[written]
+
+        given = self.sections.get(SECTION, (SECTION, None))[1] is not None
+        read = read_choice(trainer, self._key("trainer"), self.parts, given, locate)
+        if read is not None:
+            self.loaded = replace(self.loaded, origins=origins, values=values)
+            self._keep(SECTION, read)
 
     def _optimizer(self) -> None:
         """The schedule of the optimizer, and what players change in it."""

@@ -171,6 +171,11 @@ class Settings:
         return self.parts.get("objective")
 
     @cached_property
+    def stepper(self) -> Chosen | None:
+        """What makes the updates; None where each is made as Python runs it."""
+        return self.parts.get("stepper")
+
+    @cached_property
     def reference(self) -> Chosen | None:
         """The exact optimum that the run is measured beside."""
         return self.parts.get("reference")

@@ -14,6 +14,7 @@ from ..registry.discovery import Registry
 from .fields import plain
 from .nodes import Chosen, Origin, Plugins, Settings, Trainer
 from .sections import Read, top_keys
+from .steppers import SECTION, choice
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _plain(settings: Settings, registry: Registry) -> dict[str, Any]:
             whole[name] = {key: keyed(key, c) for key, c in settings.keyed(name).items()}
             if not (whole[name] or rows[name][0].stated):
                 del whole[name]
-        else:
+        elif name != SECTION or not choice(settings.trainer):  # else fields of the trainer stand for it
             whole[name] = node(name)
     optimizer = whole["optimizer"]
     optimizer["schedule"] = node("optimizer.schedule")

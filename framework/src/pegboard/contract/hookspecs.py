@@ -27,6 +27,7 @@ from .records import (
     Problem,
     Regularizer,
     Schedule,
+    Stepper,
     TrackerPart,
 )
 from .sampling import SampleMethod
@@ -82,6 +83,12 @@ def pegboard_objectives() -> Sequence[ObjectivePart[Any]]:
     `outputs(config, target)` how many numbers a sample the model must give, where that is not the
     target's own size.
     """
+    raise NotImplementedError
+
+
+@hookspec
+def pegboard_steppers() -> Sequence[Stepper[Any]]:
+    """Steppers: `build` returns a `Stepping`, which makes the updates of a run; a config names one."""
     raise NotImplementedError
 
 

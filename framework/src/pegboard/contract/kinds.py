@@ -6,7 +6,7 @@ A new kind is a record (`records`), a hook (`hookspecs`) and a row.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from .records import (
     Regularizer,
     Schedule,
     StepPart,
+    Stepper,
     TrackerPart,
 )
 
@@ -48,6 +49,7 @@ class Kind:
     special: Section | None = None  # where those with its flag are named first of all
     options: type[Any] | None = None  # keys of the core in the node of a part
     trains: bool = True  # its parts may leave a trace in the weights; else they measure or report
+    used_later: bool = True  # what was trained may need its parts to be used
     beside: tuple[str, ...] = ()  # kinds that a part is tried with, those of its own plugin where it has some
 
     @property
@@ -125,6 +127,15 @@ _ROWS = (
         beside=("model", "dataset"),
     ),
     Kind(
+        record=Stepper,
+        hook="pegboard_steppers",
+        used_later=False,
+        section=Section(
+            name="stepper",
+            about="what makes the updates; one after the other, as Python runs them, where it is left out",
+        ),
+    ),
+    Kind(
         record=TrackerPart,
         hook="pegboard_trackers",
         trains=False,
@@ -169,10 +180,15 @@ def _by_section(kinds: tuple[Kind, ...]) -> Mapping[str, tuple[Section, Kind]]:
 
 
 def traceless_sections() -> list[str]:
-    """The sections whose parts leave no trace in the weights: free in a run, not needed for a saved model."""
-    return [
-        section.name
-        for kind in KINDS.values()
-        for section in (kind.section, kind.special)
-        if section is not None and not kind.trains
-    ]
+    """The sections whose parts leave no trace in the weights: free in a run."""
+    return _section_names(lambda kind: not kind.trains)
+
+
+def spare_sections() -> list[str]:
+    """The sections whose parts nobody needs who uses a saved model."""
+    return _section_names(lambda kind: not (kind.trains and kind.used_later))
+
+
+def _section_names(wanted: Callable[[Kind], bool]) -> list[str]:
+    kinds = [kind for kind in KINDS.values() if wanted(kind)]
+    return [section.name for kind in kinds for section in (kind.section, kind.special) if section]

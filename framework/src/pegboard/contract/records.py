@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .results import Codec, Objective, Probe, Splits, Tracker, Update  # noqa: F401
+    from .stepping import Stepping  # noqa: F401
     from .tricks import Trick  # noqa: F401
 
 
@@ -345,6 +346,13 @@ class ObjectivePart(StepPart[C, "Objective"]):
     players: tuple[str, ...] | None = field(default=None, kw_only=True)  # their names; None: not known yet
     # Names of its metrics besides the loss, from its config and the target; None: known once it is built.
     metrics: Callable[[C, Spec | None], Iterable[str] | None] | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Stepper(StepPart[C, "Stepping"]):
+    """Builds a `Stepping`, which makes the updates of a run in place of the ordinary loop over steps."""
+
+    kind: ClassVar[str] = "stepper"
 
 
 @dataclass(frozen=True)

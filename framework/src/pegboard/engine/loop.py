@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
 
 from ..base.errors import PegboardError
 from ..contract.results import Splits
+from ..contract.stepping import FLUSH
 from ..contract.tricks import Stop
 from ..data import Batches, Groups, least_samples, unweighted
 from ..planning.plan import Assembly, start_average
@@ -34,7 +35,9 @@ from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .precompute import prepare
 from .step import make_step, turns
-from .stepper import FLUSH, Group, make_stepper
+
+if TYPE_CHECKING:
+    from ..contract.stepping import Group
 
 SPAN = 0.1  # seconds of steps between two looks at the clock
 SCALED = 2.0**-14  # a loss that is scaled by less is smaller than what fp16 has normal numbers for
@@ -96,7 +99,8 @@ class Loop:
         prepare(assembly, self.train, watcher.working)
         self.linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
-        self.stepper = make_stepper(self)
+        self.stepper = assembly.stepping
+        self.stepper.loop = self
         self.losses: list[list[Tensor]] = [[] for _ in assembly.kits]  # since the last flush
         wide = torch.float32 if assembly.device.startswith("mps") else torch.float64  # which has none wider
         self.sums = [torch.zeros(1, dtype=wide, device=assembly.device) for _ in assembly.kits]
@@ -396,7 +400,7 @@ class Loop:
             "counts": [count.clone() for count in self.counts],
             # What is trained goes on from these; the weights of the checkpoint are their average.
             "trained": {n: p.detach().clone() for n, p in a.model.named_parameters() if n in a.average},
-            "compiled": dict(vars(self.stepper.made)),
+            "stepper": self.stepper.state_dict(),
             "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
 
@@ -423,7 +427,7 @@ class Loop:
             if linked.guard is not None:
                 linked.guard.base, linked.guard.left_out = self.progress.step, skipped
         self.saved_step = self.progress.step
-        self.stepper = make_stepper(self, state["compiled"])
+        self.stepper.load_state_dict(state["stepper"] if "stepper" in state else state["compiled"])
         named = dict(a.model.named_parameters())
         with torch.no_grad():
             for name, trained in state["trained"].items():

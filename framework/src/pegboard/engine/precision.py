@@ -120,8 +120,7 @@ def full_precision(plan: Plan, model: nn.Module) -> str:
 def numeric_settings(trainer: Trainer) -> Iterator[None]:
     """Torch's process-wide switches as the run needs them, put back afterwards."""
     deterministic = torch.get_deterministic_debug_mode()
-    # The fuller switch tells the compiler too, and loads it for that.
-    demand = torch.set_deterministic_debug_mode if trainer.compile == "off" else _demand_everywhere
+    demand = torch.set_deterministic_debug_mode  # the fuller switch would load the compiler, to tell it too
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     threads = torch.get_num_threads()
     with rounding(trainer.precision == "tf32"):
@@ -136,10 +135,6 @@ def numeric_settings(trainer: Trainer) -> Iterator[None]:
             demand(deterministic)
             torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
             torch.set_num_threads(threads)
-
-
-def _demand_everywhere(mode: int) -> None:
-    torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
 
 
 @contextmanager

@@ -20,8 +20,9 @@ from ..config.load import Loaded
 from ..config.load import load as load_config
 from ..config.load import locate as placed
 from ..config.nodes import Settings
+from ..config.steppers import without_choice
 from ..config.trained_models import weights_alone
-from ..contract.kinds import traceless_sections
+from ..contract.kinds import spare_sections
 from ..contract.records import Context
 from ..contract.results import Codec
 from ..contract.specs import DataSpec
@@ -157,7 +158,7 @@ def read_saved(config: Path, local: Sequence[str | Path] = (), overrides: Sequen
 
 
 def structure(saved: Saved, local: Sequence[str | Path] = ()) -> tuple[Settings, DataSpec]:
-    """The settings of a saved model, without the tricks and trackers that leave no trace in it, and its spec.
+    """The settings of a saved model, without what is not needed to use it, and its spec.
 
     Its data, which the spec describes, need not be there.
     """
@@ -173,8 +174,10 @@ def structure(saved: Saved, local: Sequence[str | Path] = ()) -> tuple[Settings,
             continue  # the check says it better
         if not {"hang", "edit_model"} & set(part.stages):
             del tree["regularizers"][key]
-    for section in traceless_sections():
+    for section in spare_sections():
         tree.pop(section, None)
+    if isinstance(trainer := tree.get("trainer"), dict):
+        tree["trainer"] = without_choice(trainer)
     if isinstance(model, dict):
         model.pop("weights", None)
     spec = saved.spec(registry.specs, _data_plugin(tree.get("data"), registry))

@@ -16,10 +16,10 @@ from ..contract.specs import DataSpec
 LAYOUT = torch.channels_last
 
 
-def channels_last(settings: Settings, spec: DataSpec, device: str, model: nn.Module) -> bool:
+def channels_last(settings: Settings, spec: DataSpec, device: str, model: nn.Module, graph: bool) -> bool:
     """As the config says; where it says nothing, on the CPU for convolutions that take it.
 
-    There it is faster, by `benchmarks/layout.py`, but not beside the normalisation of groups unless a graph
+    There it is faster, by `benchmarks/layout.py`, but not beside the normalisation of groups unless a `graph`
     is made of both, which would copy pictures at each change of layout.
     """
     asked = settings.trainer.channels_last
@@ -28,7 +28,6 @@ def channels_last(settings: Settings, spec: DataSpec, device: str, model: nn.Mod
     if asked is None:
         if device != "cpu":
             return False
-        graph = settings.trainer.compile in ("step", "auto")
         groups = any(isinstance(m, nn.GroupNorm) for m in model.modules())
         if not any(isinstance(m, nn.Conv2d) for m in model.modules()) or (groups and not graph):
             return False

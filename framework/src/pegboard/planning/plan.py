@@ -27,6 +27,7 @@ from ..config.nodes import Chosen, Settings
 from ..contract.records import Context
 from ..contract.results import Objective, Player, Splits, Update
 from ..contract.specs import DataSpec, Series
+from ..contract.stepping import Stepping
 from ..contract.tricks import ROLES, Placed, Trick, Use, order
 from ..data import Sampler, adapted_splits, cut_splits, padded_splits
 from ..registry.adapters import adapt_trick
@@ -205,6 +206,7 @@ class Assembly:
     hung: list[tuple[str, pegs.Peg, list[str]]]  # name of a peg, the peg, keys of what hangs on it
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     average: dict[str, torch.Tensor] = field(default_factory=dict)  # of the weights, where trainer.ema asks
+    stepping: Stepping = field(default_factory=Stepping)  # what makes the updates
     channels_last: bool = False  # images have their channels innermost in memory
 
     def linked(self, stage: str, player: str) -> list[tuple[str, Callable[..., Any]]]:
@@ -257,7 +259,9 @@ def _assembled(plan: Plan, device: str, folder: Path | None, kind: type[Context]
     model, tricks, hung = build_network(plan, context, objective)
     model.to(device)
     assembly = Assembly(plan, device, model, objective, tricks, [], hung, generators)
-    if channels_last(settings, plan.spec, device, model):
+    if settings.stepper is not None:
+        assembly.stepping = build(settings.stepper, context("stepper"))
+    if channels_last(settings, plan.spec, device, model, assembly.stepping.hides == "step"):
         assembly.channels_last = True
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     players = objective.players(model)

@@ -28,7 +28,6 @@ from ..data import (
     shown_bytes,
     widths_of,
 )
-from ..engine.compiled import obstacles, try_trace
 from ..engine.precision import choose_precision, full_precision, planned_device
 from ..engine.precompute import prepare
 from ..engine.step import UNTOLD, make_step, turns
@@ -260,7 +259,7 @@ def _preview(plan: Plan, strict: bool) -> Preview:
         _step(cost.events),
         _cost(plan, assembly, cost, measured=not (why or found)),
         repeatability(plan, cost.refused, device),
-        _compile(plan, assembly, batch, list(map(_first_line, found))),
+        _stepping(plan, assembly, batch, list(map(_first_line, found))),
     ]
     text = "\n\n".join(filter(None, sections)) + "\n"
     return Preview(text, tuple(f"on a GPU: {error}" for error in found))
@@ -424,7 +423,7 @@ def _cost(plan: Plan, assembly: Assembly, cost: Cost, measured: bool) -> str:
         lines.append(f"waits       for the device in every step: {path} ({entry.part.name}), {why}")
     device, trainer = planned_device(plan.settings.trainer.device), plan.settings.trainer
     precision = choose_precision(trainer.precision, device, full_precision(plan, assembly.model)).name
-    for why in eager_waits(assembly, device, precision) if trainer.compile != "step" else ():
+    for why in eager_waits(assembly, device, precision) if assembly.stepping.eager else ():
         lines.append(f"waits       on {device} in every eager step: {why}")
     widths = widths_of(plan.splits.train) if plan.splits is not None else None
     if widths is not None and plan.sampler is not None:
@@ -448,26 +447,10 @@ def _unmeasured(plan: Plan) -> str:
     return ", ".join(told)
 
 
-def _compile(plan: Plan, assembly: Assembly, batch: Batch, waits: Sequence[str]) -> str:
-    """What of a step becomes a graph; the step is traced to find out."""
+def _stepping(plan: Plan, assembly: Assembly, batch: Batch, waits: Sequence[str]) -> str:
+    """What makes the updates, where it is not the ordinary step."""
     trainer = plan.settings.trainer
-    if trainer.compile == "off":
-        return ""
-    if trainer.compile == "model":
-        return "compile     the forward pass of the model"
-    device = planned_device(trainer.device)
-    found = obstacles(assembly, choose_precision(trainer.precision, device))
     kinds = ("model", "objective", "regularizers.")  # an optimizer's functional form need not wait
-    found += [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]
-    found += waits
-    if not found:
-        precision = choose_precision("fp32", "meta")
-        linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
-        batches = [batch] * trainer.accumulate
-        found = list(filter(None, [try_trace(assembly, linked, turns(assembly.kits)[-1], batches)]))
-    if found:
-        less = "nothing" if trainer.compile == "auto" else "the forward pass of the model alone"
-        return f"compile     {less}, because {found[0]}"
-    calls = f", {trainer.steps_per_call} in a call" if trainer.steps_per_call > 1 else ""
-    when = ", if that pays within the run" if trainer.compile == "auto" else ""
-    return f"compile     whole steps{calls}{when}"
+    declares = [f"{path} waits for the device" for path in declared(plan) if path.startswith(kinds)]
+    precision = choose_precision(trainer.precision, planned_device(trainer.device))
+    return assembly.stepping.preview(assembly, precision, batch, [*declares, *waits])

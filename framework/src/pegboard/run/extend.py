@@ -190,15 +190,10 @@ def _compare(before: Plan, plan: Plan, progress: Mapping[str, Any], found: Exten
         for key in sorted(asked - {"optimizer.schedule"})
         if found.step
     ]
-    trainer = plan.settings.trainer
-    if trainer.compile == "auto" and found.step:
-        found.differs.append("trainer.compile=auto decides by the length of the run what is compiled")
     inside, epoch = int(progress.get("position", 0)), int(progress.get("epoch", 0))
-    if found.step < found.lengths[0] or not found.step:
-        return  # it was killed before its last evaluation
-    if inside and trainer.compile == "step" and trainer.steps_per_call > 1:
-        found.differs.append(f"calls of {trainer.steps_per_call} updates were cut at step {found.step}")
-    if inside or epoch % trainer.eval_every:
+    ended = 0 < found.lengths[0] <= found.step  # else it was killed before its last evaluation
+    found.differs += long.stepping.inexact(found.step, bool(inside) and ended)
+    if ended and (inside or epoch % plan.settings.trainer.eval_every):
         where = f"the evaluation at step {found.step}, where the run ended"
         judges = [placed.key for placed in plan.order.get("after_eval", ())]
         if judges:

@@ -31,8 +31,8 @@ PLACES: dict[tuple[str, str], What] = {
     ("engine/step.py", "Step.gradients"): "gradients",
     ("engine/step.py", "Step.move"): "optimizer",
     ("engine/step.py", "Step.update"): "optimizer",
-    ("engine/compiled.py", "Graphs.call"): "activations",
     ("engine/evaluate.py", "Evaluator.measure"): "activations",
+    ("engine/loop.py", "Loop.span"): "activations",  # of what makes updates in place of the ordinary step
     ("engine/loop.py", "Loop.load_state_dict"): "optimizer",
     ("engine/loop.py", "Loop.save"): "checkpoint",
 }

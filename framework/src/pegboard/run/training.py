@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,6 @@ from ..contract.specs import DataSpec
 from ..data import Unreadable, about, data_warnings, place
 from ..engine import torch_private
 from ..engine.evaluate import Halted
-from ..engine.graph import tracing
 from ..engine.guard import NotFinite
 from ..engine.loop import Interrupted, Loop
 from ..engine.malloc import kept_heap
@@ -227,9 +226,8 @@ def prepared(settings: Settings, device: str) -> Iterator[None]:
     if device.startswith("cuda"):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it to be deterministic
     devices = [device] if device.startswith("cuda") else []
-    compiling = torch_private.compiler_absent() if settings.trainer.compile == "off" else tracing()
-    switches = numeric_settings(settings.trainer)
-    with torch.random.fork_rng(devices=devices), switches, kept_heap(device), compiling:
+    switches, absent = numeric_settings(settings.trainer), torch_private.compiler_absent()
+    with torch.random.fork_rng(devices=devices), switches, kept_heap(device), absent:
         try:
             yield
         except Exception as error:  # what happens in the loop was told already, with how to go on
@@ -282,7 +280,10 @@ def carry_out(
         previous=previous,
         warn=console.warn,
     )
-    with signals(loop):  # to the very end: a second one must not cut off what is said of the first
+    with (
+        assembly.stepping.around(),
+        signals(loop),
+    ):  # to the very end: a second one must not cut off what is said of the first
         dispatch.send("start", info)
         summary: dict[str, Any] = {"status": "failed"}
         grace = GRACE
@@ -317,7 +318,7 @@ def _train(
     loop: Loop, following: Following, summary: dict[str, Any], profile: Callable[[Loop], Clock] | None
 ) -> None:
     """Train and measure; what came of it is added to the summary as it is known."""
-    console, trainer = following.console, loop.settings.trainer
+    console = following.console
     started, first = time.monotonic(), loop.progress.step
     assert loop.plan.steps is not None
     console.start(loop.plan.steps, first)
@@ -326,8 +327,7 @@ def _train(
         why = loop.run()
     seconds = time.monotonic() - started
     summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
-    if trainer.compile != "off":
-        summary["compiled"] = asdict(loop.stepper.made)
+    summary |= loop.stepper.summary()
     summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
     console.stop()
     summary |= finish(loop, following, loop.folder, why)

@@ -139,7 +139,7 @@ def differences(one: Path, two: Path) -> list[str]:
         weights = [load_file(place / WEIGHTS) for place in places]
         states = [torch.load(place / STATE, weights_only=True) for place in places]
         for state in states:
-            state["compiled"] = state["compiled"]["level"]  # graphs are made anew after a resume
+            state["stepper"].pop("spent", None)  # what a stepper took to get ready
         manifests = [json.loads((place / MANIFEST).read_text()) for place in places]
         figures = [{k: m[k] for k in ("step", "epoch", "figures", "parts")} for m in manifests]
         found += [f"{which} weights{path}" for path in unequal(*weights)]

@@ -19,7 +19,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from ..base.files import write_json
 from ..contract.results import Batch, Source
 from ..data import Wrapped
-from ..engine.compiled import CompiledStepper
 from ..engine.loop import Loop
 from ..engine.step import make_step
 from ..store.names import PROFILE
@@ -57,11 +56,11 @@ class Profile:
 
     @property
     def _whole(self) -> bool:
-        """Whether steps become graphs, as far as is known by now."""
-        return self.loop.stepper.made.level in ("step", "auto")
+        """Whether updates are calls whose parts have no times, as far as is known by now."""
+        return self.loop.stepper.hides == "step"
 
     def _inside(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Part of a step, timed where steps are no graphs."""
+        """Part of a step, timed where it is called by itself."""
         timed = self.watch(name, call)
 
         def either(*args: Any, **options: Any) -> Any:
@@ -72,7 +71,7 @@ class Profile:
         return either
 
     def _outside(self, name: str, update: Callable[..., Any]) -> Callable[..., Any]:
-        """A step that is not made by a graph, timed where others are."""
+        """A step that is made as ever, timed where others are not."""
         timed = self.watch(name, update)
         return lambda *args: (timed if self._whole else update)(*args)
 
@@ -126,19 +125,19 @@ class Profile:
             self.loop.watcher.note(f"profile: cannot write {folder}: {wrong.strerror or wrong}")
 
     def _attach(self) -> None:
-        """Put the clock around the parts of the loop; around whole steps, as long as these become graphs."""
+        """Put the clock around the parts of the loop; around whole steps, as long as these have no parts."""
         loop = self.loop
         kits = loop.assembly.kits
         loop.linked = [make_step(loop.assembly, kit, loop.precision, self._inside) for kit in kits]
-        if loop.settings.trainer.compile != "model":
+        if loop.stepper.hides != "forward":
             self._watch_hung()
         updates = [step.update for step in loop.linked]
-        if loop.settings.trainer.compile in ("step", "auto"):
+        if loop.stepper.hides == "step":
             updates = [self._outside("step, not compiled", update) for update in updates]
         counted = [self._counted(update) for update in updates]
         for step, update in zip(loop.linked, counted, strict=True):
             step.update = update  # type: ignore[method-assign]
-        # What is in memory is part of a step, and a graph gathers it by itself.
+        # What is in memory is part of a step, and a call that makes whole ones gathers it by itself.
         loop.train = _Timed(loop.train, self.watch if loop.train.resident is None else self._inside)
         watched = [
             (loop, "evaluate", "evaluation"),
@@ -147,12 +146,9 @@ class Profile:
             (loop.watcher, "row", "rows and trackers"),
             (loop.watcher, "advanced", "progress"),
         ]
-        if isinstance(loop.stepper, CompiledStepper):
-            watched.append((loop.stepper, "_call", "compiled step"))
         for thing, method, name in watched:
             setattr(thing, method, self.watch(name, getattr(thing, method)))
-        if isinstance(loop.stepper, CompiledStepper):
-            loop.stepper._call = self._counted(loop.stepper._call, len)  # type: ignore[method-assign]
+        loop.stepper.timed(lambda name, call, steps: self._counted(self.watch(name, call), steps))
 
     def _watch_hung(self) -> None:
         """Modules that hang on pegs act inside the forward pass."""
@@ -206,11 +202,10 @@ class Profile:
     def rows(self) -> list[tuple[str, int, float, float]]:
         """Name, calls, seconds and share of every part, the longest first; together all of the time."""
         spent, calls = dict(self.spent), dict(self.calls)
-        making = self.loop.stepper.made.seconds if "compiled step" in spent else 0.0
-        if making:
-            making = min(making, spent["compiled step"])
-            spent["compiled step"] -= making
-            spent["making graphs"], calls["making graphs"] = making, self.loop.stepper.made.graphs
+        for name, (inside, seconds, count) in self.loop.stepper.set_up().items():
+            if inside in spent:
+                spent[name], calls[name] = min(seconds, spent[inside]), count
+                spent[inside] -= spent[name]
         spent = dict(sorted(spent.items(), key=lambda item: -item[1]))
         spent[ELSEWHERE] = self.seconds - sum(spent.values())
         whole = max(self.seconds, 1e-9)
@@ -233,11 +228,8 @@ class Profile:
             )
 
     def _notes(self) -> Iterator[str]:
-        level = self.loop.stepper.made.level
-        if "compiled step" in self.spent:
-            yield "a compiled step is one graph; trainer.compile=off shows the times of what is in it"
-        elif level == "model":
-            yield "the forward pass is one graph: what hangs in it has no times of its own"
+        if notes := list(self.loop.stepper.profile_notes()):
+            yield from notes
         elif any(name.startswith("hang ") for name in self.spent):
             yield "what hangs on pegs is timed in the forward pass; its gradients are part of backward"
         if self._accelerator:

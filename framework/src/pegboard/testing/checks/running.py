@@ -11,7 +11,9 @@ from typing import Any
 
 from ...base.errors import PegboardError
 from ...base.files import follow
+from ...config.steppers import CHOICES
 from ...contract.tricks import ROLES
+from ...registry.discovery import UnknownPart
 from ...store.names import CHECKPOINTS, WEIGHTS
 from ..kit import STEP, Failed, Skipped, check
 from ..subjects import Config, Subject
@@ -128,6 +130,10 @@ def compiles_whole(subject: Subject) -> None:
     part: Any = subject.part
     if getattr(part, "closure", False) or getattr(part, "synchronizes", ""):
         raise Skipped("its record declares what no graph can hold")
+    try:
+        subject.registry.lookup("stepper", CHOICES["compile"].name)
+    except UnknownPart as error:
+        raise Skipped(f"nothing compiles here: {error.message}; {error.hint}") from None
     if subject.assembly().generators:
         raise Skipped("it draws from a random stream of its own, which no graph can hold")
     text = explain(subject.plan(compile="step"), strict=True)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pegboard.base.files import cache_folder
+from pegboard.planning.plan import Plan
 from torch import Tensor
 
-from ..base.files import cache_folder
-from ..planning.plan import Plan
 from . import torch_private
 
 LIGHT = 2**20  # multiplications in a product, for fewer of which a second thread costs more than it saves

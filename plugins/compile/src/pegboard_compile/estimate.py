@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-
-from . import torch_private
+from pegboard.engine import torch_private
 
 WARM, TIMED = 3, 20  # updates before an estimate, and those that it is made from
 SAVED = 0.75  # of an update is the most that a graph is taken to save

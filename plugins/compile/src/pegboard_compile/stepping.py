@@ -12,25 +12,44 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from pegboard import Batch, Stepping
+from pegboard.contract.results import Update
+from pegboard.contract.stepping import Timer
+from pegboard.data import Wrapped
+from pegboard.engine.precision import Precision, choose_precision
+from pegboard.engine.step import Step, make_step, turns
+from pegboard.planning.plan import Assembly
 from torch import Tensor
 
-from ..contract.results import Batch, Update
-from ..data import Wrapped
-from ..planning.plan import Assembly
-from . import torch_private
+from . import Compiled, torch_private
 from .estimate import TIMED, Estimate
 from .graph import Graph, Unfit, flat, inductor_options, only_traced, reason, tracing
-from .precision import Precision
-from .step import Step
-from .stepper import Compilation, EagerStepper, Group
 from .torch_private import differentiable_on_meta, is_compilers, last_reason, unique_graphs
 
 if TYPE_CHECKING:
-    from .loop import Loop
+    from pegboard.contract.stepping import Group
+    from pegboard.engine.loop import Loop
+
+CALL = "compiled step"  # in a profile
+SPENT = ("seconds", "graphs", "recompiled")  # what of a compilation differs from run to run
+
+
+@dataclass
+class Compilation:
+    """Result of compilation, for the console and the summary."""
+
+    asked: str  # trainer.compile
+    level: str  # off, model or step; auto while it is not decided
+    why: str = ""  # why it is not what was asked for, or what decided it
+    seconds: float = 0.0  # spent on making graphs
+    graphs: int = 0
+    recompiled: list[str] = field(default_factory=list)  # why graphs were made again
 
 
 def obstacles(assembly: Assembly, precision: Precision) -> list[str]:
@@ -127,7 +146,7 @@ def try_trace(
 class Graphs:
     """The updates of a run as graphs: one for each position in the cycle of the players' turns."""
 
-    def __init__(self, loop: Loop, sizes: Sequence[int]) -> None:
+    def __init__(self, loop: Loop, sizes: Sequence[int], config: Compiled) -> None:
         self.loop, self.assembly = loop, loop.assembly
         self.sizes = sizes  # of the batches of an update
         self.updates = functional_updates(self.assembly)
@@ -136,8 +155,7 @@ class Graphs:
         if self.assembly.device.startswith("cuda"):
             for tensor in flat([self._kept(), sums]):
                 torch_private.keep_in_place(tensor)
-        trainer = loop.settings.trainer
-        options = inductor_options(trainer.compile_mode, self.assembly.device, trainer.steps_per_call)
+        options = inductor_options(config.compile_mode, self.assembly.device, config.steps_per_call)
         # Past a wrapper, which would be called while a graph is made and never again.
         gather = (loop.train.resident or loop.train).gather
         self.graphs = [
@@ -195,20 +213,51 @@ class Graphs:
         return torch.tensor(rows, dtype=torch.float32).to(self.assembly.device, non_blocking=True).unbind()
 
 
-class CompiledStepper:
+class CompiledStepping(Stepping):
     """Updates as graphs: decides what of a run is compiled, and goes back to less where it must."""
 
-    def __init__(self, loop: Loop, made: Compilation | None = None) -> None:
-        self.loop, self.trainer = loop, loop.settings.trainer
-        asked = self.trainer.compile
-        self.made = made if made is not None and made.asked == asked else Compilation(asked, asked)
-        self.eager = EagerStepper(loop)
+    def __init__(self, config: Compiled) -> None:
+        self.config, self.eager = config, config.compile != "step"
+        self.made = Compilation(config.compile, config.compile)
         self.graphs: Graphs | None = None
         self.counting = False  # whether the guards count from the first update of a graph
         self.estimate: Estimate | None = None
-        self.timed: list[float] = []  # seconds of updates made by graphs, while `auto` compares
+        self.times: list[float] = []  # seconds of updates made by graphs, while `auto` compares
         self.before, self.seen = 0, 0  # graphs that torch had made before those of the model, and those
         self.measured = False  # whether there was an evaluation, in which the model is another graph
+
+    # Before a run.
+
+    def preview(self, assembly: Assembly, precision: Precision, batch: Batch, waits: Sequence[str]) -> str:
+        """What of a step becomes a graph; the step is traced to find out."""
+        if self.config.compile == "model":
+            return "compile     the forward pass of the model"
+        found = [*obstacles(assembly, precision), *waits]
+        if not found:
+            linked = [make_step(assembly, kit, choose_precision("fp32", "meta")) for kit in assembly.kits]
+            batches = [batch] * assembly.plan.settings.trainer.accumulate
+            found = list(filter(None, [try_trace(assembly, linked, turns(assembly.kits)[-1], batches)]))
+        auto, together = self.config.compile == "auto", self.config.steps_per_call
+        if found:
+            less = "nothing" if auto else "the forward pass of the model alone"
+            return f"compile     {less}, because {found[0]}"
+        calls = f", {together} in a call" if together > 1 else ""
+        return f"compile     whole steps{calls}{', if that pays within the run' if auto else ''}"
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Torch's switches for tracing, and what a run asks of kernels told to the compiler too."""
+        with tracing(), torch_private.told_determinism():
+            yield
+
+    def inexact(self, made: int, cut: bool) -> Iterable[str]:
+        """In what a run that goes on will not be as one of its new length from the start."""
+        if self.config.compile == "auto" and made:
+            yield "trainer.compile=auto decides by the length of the run what is compiled"
+        if cut and self.config.compile == "step" and self.config.steps_per_call > 1:
+            yield f"calls of {self.config.steps_per_call} updates were cut at step {made}"
+
+    # A run.
 
     def begin(self) -> None:
         """Before the first update of a run, or of what is left of it."""
@@ -231,7 +280,7 @@ class CompiledStepper:
             self.loop.watcher.note(f"compile: nothing is compiled, because {why}")
             return
         self.made.level, self.before, self.seen = "model", unique_graphs(), 0
-        model, mode, whole = self.loop.assembly.model, self.trainer.compile_mode, self.made.asked != "model"
+        model, mode, whole = self.loop.assembly.model, self.config.compile_mode, self.made.asked != "model"
 
         def forward(*args: Any, **options: Any) -> Any:  # ours, for torch leaves out what begins in its own
             return torch_private.call_forward(model, *args, **options)
@@ -302,7 +351,7 @@ class CompiledStepper:
 
     def _one(self, groups: Sequence[Group]) -> None:
         at = self.loop.progress.position + 1
-        self.eager.advance(groups, at, at)
+        super().advance(groups, at, at)
 
     def _together(self, groups: Sequence[Group], last: int) -> int:
         """How many of the next updates one call makes; none, where the ordinary step has to."""
@@ -310,13 +359,13 @@ class CompiledStepper:
         if loop.progress.step < len(loop.turns):  # the optimizers make their state in their first step
             return 0
         even = len(groups) if _sizes(groups[-1]) == _sizes(groups[0]) else len(groups) - 1
-        return max(min(self.trainer.steps_per_call, last - at, even - at), 0)
+        return max(min(self.config.steps_per_call, last - at, even - at), 0)
 
     def _ordinary(self, groups: Sequence[Group], until: int) -> None:
         self.counting = False
         step, started = self.loop.progress.step, time.monotonic()
         try:
-            self.eager.advance(groups, until, until)
+            super().advance(groups, until, until)
         except Exception as error:
             if self.made.level != "model" or not is_compilers(error):
                 raise
@@ -334,7 +383,7 @@ class CompiledStepper:
     def _call(self, groups: Sequence[Group]) -> None:
         loop, progress = self.loop, self.loop.progress
         if self.graphs is None or self.graphs.sizes != _sizes(groups[0]):
-            self.graphs = Graphs(loop, _sizes(groups[0]))
+            self.graphs = Graphs(loop, _sizes(groups[0]), self.config)
         if not self.counting:
             for linked in loop.linked:
                 assert linked.guard is not None
@@ -367,12 +416,51 @@ class CompiledStepper:
     def _compare(self, seconds: float, updates: int) -> None:
         """Whether what `auto` has chosen is the gain that it was estimated to be."""
         assert self.estimate is not None
-        self.timed += [seconds / updates] * updates
-        if len(self.timed) >= 2 * TIMED:
-            why = self.estimate.slower(statistics.median(self.timed))
+        self.times += [seconds / updates] * updates
+        if len(self.times) >= 2 * TIMED:
+            why = self.estimate.slower(statistics.median(self.times))
             self.estimate = None
             if why:
                 self._less(why)
+
+    # What is kept and told of it.
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is compiled so far: graphs are made anew after a resume."""
+        state = asdict(self.made)
+        return state | {"spent": {name: state.pop(name) for name in SPENT}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave, or what the core kept before it had steppers."""
+        known = {name: value for name, value in state.items() if name != "spent"} | state.get("spent", {})
+        if known.get("asked") == self.config.compile:
+            self.made = Compilation(**known)
+
+    def summary(self) -> dict[str, Any]:
+        """What came of it."""
+        return {"compiled": asdict(self.made)}
+
+    # For a profile.
+
+    @property
+    def hides(self) -> Literal["", "forward", "step"]:
+        """What of an update is a graph now, as far as it is decided."""
+        return {"step": "step", "auto": "step", "model": "forward"}.get(self.made.level, "")  # type: ignore[return-value]
+
+    def timed(self, timer: Timer) -> None:
+        """Calls of a graph, which make as many updates as they are given."""
+        self._call = timer(CALL, self._call, len)  # type: ignore[method-assign]
+
+    def set_up(self) -> Mapping[str, tuple[str, float, int]]:
+        """What it took to make the graphs."""
+        return {"making graphs": (CALL, self.made.seconds, self.made.graphs)} if self.made.seconds else {}
+
+    def profile_notes(self) -> Iterable[str]:
+        """What has no times of its own."""
+        if self.made.level == "model":
+            yield "the forward pass is one graph: what hangs in it has no times of its own"
+        elif self.made.graphs:
+            yield "a compiled step is one graph; trainer.compile=off shows the times of what is in it"
 
 
 def _ready(model: Any) -> Callable[..., None] | None:
