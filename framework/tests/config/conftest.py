@@ -27,6 +27,7 @@ from pegboard.contract.records import (
     Problem,
     Regularizer,
     Schedule,
+    Stepper,
     TrackerPart,
 )
 from pegboard.contract.specs import Classes, DataSpec, Image, Labels, Tokens, Values, Vector
@@ -171,6 +172,15 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Graphs:
+    """Updates as graphs, as fields of the trainer choose them."""
+
+    compile: Literal["model", "step", "auto"] = "step"  # what becomes one graph
+    compile_mode: Literal["default", "reduce-overhead", "max-autotune"] = "default"
+    steps_per_call: Annotated[int, Ge(1), Le(64)] = 1
+
+
+@dataclass(frozen=True)
 class Board:
     """Figures on a board."""
 
@@ -223,6 +233,7 @@ def parts() -> list[Any]:
         ObjectivePart("entropy", Empty, build, targets=(Classes,), default_for=(Classes,)),
         ObjectivePart("squares", Empty, build, targets=(Values,), default_for=(Values,)),
         ObjectivePart("margin", Empty, build, targets=(Classes,)),
+        Stepper("compiled", Graphs, build),
         TrackerPart("board", Board, build),
     ]
 

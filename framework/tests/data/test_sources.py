@@ -13,7 +13,6 @@ import pegboard
 import pytest
 import torch
 from pegboard import Batch, DataSpec, Ragged, Resident, Sequences, Source, Splits, Stream
-from pegboard.config.check import check
 from pegboard.contract import results
 from pegboard.data import Wrapped, adapted, adapted_splits, data_warnings, padded_splits, unweighted
 from pegboard.data.draw_weights import class_shares, weight_shares

@@ -1,1 +1,1 @@
-"""The training engine: the step, the loop around it, precision and compilation."""
+"""The training engine: the step, the loop around it, and precision."""
