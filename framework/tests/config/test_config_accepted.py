@@ -116,6 +116,13 @@ def refused(registry: Registry, **nodes: Any) -> list[Mistake]:
         ({"model": "eager", "reference": "zzzz"}, "best"),
         ({"model": "eager", "reference": "of_all"}, "best"),
         ({"reference": "zzzz"}, "knows an optimum of this model and objective"),
+        ({"model": {}}, "eager, game, plain"),
+        ({"model": None}, "{name: ...} with one of eager, game, plain"),
+        ({"data": "zzzz"}, "amounts, kinds"),
+        ({"data": {}, "model": "eager"}, "kinds"),
+        ({"data": None, "model": "eager"}, "{name: ...} with one of kinds"),
+        ({"data": "zzzz", "objective": "fits"}, "amounts"),
+        ({"data": "zzzz", "model": "marks"}, "views"),
     ],
 )
 def test_only_what_would_be_accepted_is_offered(

@@ -97,6 +97,70 @@ def test_a_setting_of_the_data_without_effect_is_a_mistake(
     assert mistake.origin is not None and mistake.origin.line == 2
 
 
+@pytest.mark.parametrize(
+    ("trainer", "beyond"),
+    [
+        ("steps: 6", False),  # two updates an epoch: the last is epoch 2
+        ("steps: 4", True),
+        ("steps: 4, epochs: 9", True),
+        ("steps: 2, accumulate: 2", True),
+        ("steps: 3, accumulate: 2", False),
+    ],
+)
+def test_a_schedule_of_batches_past_the_last_update_is_a_mistake(
+    accept: Any, base: str, knowing: Registry, trainer: str, beyond: bool
+) -> None:
+    text = base.replace("spots", "counted").replace(
+        "batch_size: 64", "batch_size: 64, batch_schedule: {2: 128}"
+    )
+    text = text.replace("epochs: 2", trainer)
+    if not beyond:
+        assert run(text, knowing).trainer.steps
+        return
+    with pytest.raises(
+        ConfigError, match=r"data.batch_schedule.2\n.*epoch 2 on, but .*the last is epoch 1"
+    ) as raised:
+        run(text, knowing)
+    (mistake,) = raised.value.mistakes
+    assert "more trainer.steps" in mistake.hint
+
+
+def test_a_wrong_field_of_the_trainer_hides_no_mistake_of_the_others(
+    accept: Any, base: str, knowing: Registry
+) -> None:
+    wrong = "epochs: 0, device: gpu, monitor: val/top2, steps_per_call: 8"
+    for trainer, also in (
+        (wrong, []),
+        (wrong.replace("steps_per_call", "compil: step, steps_per_call"), ["compil"]),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            run(base.replace("epochs: 2", trainer) + "objective: game\n", knowing)
+        found = {m.path.removeprefix("trainer.") for m in raised.value.mistakes}
+        assert found == {
+            "epochs",
+            "device",
+            "monitor",
+            *also,
+        }  # whether a step is one graph is not known then
+    with pytest.raises(ConfigError) as raised:
+        run(base.replace("epochs: 2", "epochs: 2, device: gpu, steps_per_call: 8"), knowing)
+    assert [m.path for m in raised.value.mistakes] == ["trainer.device", "trainer.steps_per_call"]
+
+
+def test_what_players_have_from_all_is_one_mistake(accept: Any, base: str, knowing: Registry) -> None:
+    text = base.replace("spots", "counted").replace(
+        "lr: 1e-3", "lr: 1e-3, schedule: {name: ramp, steps: 90}, players: {maker: {lr: 1}, critic: {lr: 2}}"
+    )
+    with pytest.raises(ConfigError) as raised:
+        run(text + "objective: game\n", knowing)
+    assert [m.path for m in raised.value.mistakes] == ["optimizer.schedule.steps"]
+    own = text.replace("critic: {lr: 2}", "critic: {schedule: {steps: 80}}")
+    with pytest.raises(ConfigError) as raised:
+        run(own + "objective: game\n", knowing)
+    paths = [m.path for m in raised.value.mistakes]
+    assert paths == ["optimizer.schedule.steps", "optimizer.players.critic.schedule.steps"]
+
+
 def test_an_unknown_key_hides_no_mistake_of_the_keys_beside_it(refuse: Refuse, base: str) -> None:
     trainer = "epochs: 2, zebra: 1, steps_per_call: 8, folds: 3, fold: 7"
     found = refuse(base.replace("epochs: 2", trainer))

@@ -87,6 +87,18 @@ def test_a_full_disk_at_the_first_row_is_told_too(
         pegboard.train(config(), root=root, quiet=True)
 
 
+def test_a_page_that_cannot_be_written_is_not_said_to_be_there(
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pegboard.train(config(), root=root)
+    assert "\nreport      " in capsys.readouterr().out
+    monkeypatch.setattr("pegboard.run.finish.write_report", full)
+    pegboard.train(config(), root=root)
+    told = capsys.readouterr()
+    assert "report.html was not written: No space left on device" in told.out + told.err
+    assert "\nreport      " not in told.out
+
+
 def test_what_a_library_says_of_another_failure_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,8 +107,9 @@ def test_what_a_library_says_of_another_failure_stays(
     assert (error.errno, error.strerror) == (errno.EIO, "cannot write this") and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("left", ["", "checkpoints"])  # what was written while it was being deleted
 def test_a_run_folder_deleted_while_it_trains_is_told(
-    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+    config: Config, root: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     save = Loop.save
 
@@ -104,6 +117,8 @@ def test_a_run_folder_deleted_while_it_trains_is_told(
         if self.progress.step == 8:
             self.saver.settle()
             shutil.rmtree(self.folder)
+            if left:
+                (self.folder / left).mkdir(parents=True)
         save(self, *args)
 
     monkeypatch.setattr(Loop, "save", deleted)
@@ -112,7 +127,7 @@ def test_a_run_folder_deleted_while_it_trains_is_told(
     ) as told:
         pegboard.train(config(), root=root, quiet=True)
     assert "or train anew" in str(told.value) and "whole" not in str(told.value)
-    assert not list((root / "run").glob("2*"))  # nothing of it comes back
+    assert not list((root / "run").glob("2*/*/*"))  # nothing of it comes back
 
 
 @pytest.mark.parametrize("command", ["resume", "eval", "predict", "report", "sample"])

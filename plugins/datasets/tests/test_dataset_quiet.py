@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 from pathlib import Path
 
 import datasets
@@ -38,3 +40,17 @@ def test_a_quiet_run_shows_no_bar_of_another_library(
 def test_quiet_holds_for_the_python_function(config: str, capfd: pytest.CaptureFixture[str]) -> None:
     pegboard.train(config, quiet=True)
     assert capfd.readouterr().err == ""
+
+
+def test_a_file_that_cannot_be_read_is_told_once(config: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("rows.csv").write_text("a,b,label\n1,2,x\n1,2,3,4,5\n")
+    shown = io.StringIO()
+    handler = logging.StreamHandler(shown)  # as the one of the library, which has the stream of its import
+    logging.getLogger("datasets").addHandler(handler)
+    try:
+        assert main(["train", config, "--quiet"]) == 2
+        assert shown.getvalue() == "" and handler.filters == []
+    finally:
+        logging.getLogger("datasets").removeHandler(handler)
+    told = capfd.readouterr().err
+    assert told.startswith("1 mistake in config 'cfg'") and told.count("Expected 3 fields in line 3") == 1

@@ -28,6 +28,7 @@ from .match_fields import About, build, convert
 from .merge import merge, part_at
 from .misplaced_keys import relocate
 from .moved_fields import Moved, move
+from .no_effect import SWITCHES
 from .nodes import Plugins, Settings, Trainer
 from .sections import Parts, Read, as_node, top_keys
 from .settings import Whole, settle
@@ -42,6 +43,8 @@ RUN_NAME = Annotated[
     Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a folder name: at most 100 letters, digits, '.', '_' and '-'"),
     Length(1, 100),
 ]
+# Fields of the trainer on which others depend: where one is wrong, nothing is said of those.
+DECIDING = {"epochs", "steps", "accumulate", "folds", "fold", *SWITCHES.values()}
 
 
 def check(
@@ -110,6 +113,7 @@ class _Checker:
         self.reads: dict[str, Read] = {}  # dotted path -> part
         self.unfinished: list[Mistake] = []  # values that are still to be given
         self.moved = Moved({}, {})
+        self.asked: Trainer | None = None  # with defaults for fields that are wrong
         self.local: dict[str, str] = {}  # files of local plugins -> dotted path
 
     def run(
@@ -125,7 +129,8 @@ class _Checker:
         plugins = self._local(plugins or Plugins())
         self.registry = self._discover(plugins) if registry is None else registry
         self._move()
-        trainer = self._core(Trainer, "trainer")
+        self.asked, wrong = self._trainer()
+        trainer = None if wrong & DECIDING else self.asked
         self.found += compatibility.fit_folds(trainer, self._key("trainer"))
         self.parts = Parts(self.registry, self.found)
         for section, kind in sections().values():
@@ -150,6 +155,7 @@ class _Checker:
             path: Read(path=path, entry=c.entry, config=c.config, options=c.options, guessed=False)
             for path, c in settings.parts.items()
         }
+        self.asked = settings.trainer
         core = (settings.name, settings.seed, settings.trainer, settings.plugins)
         return self._fit(*core, spec, samples, validated)
 
@@ -164,7 +170,7 @@ class _Checker:
         validated: bool | None = None,
     ) -> Settings | None:
         """Whether all fits together; settings where nothing is wrong."""
-        fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun)
+        fitting = Fitting(self.loaded, self.sections, self.parts, self.reads, trainer, self.begun, self.asked)
         spec = fitting.run(spec, samples, validated)
         self._blank()
         if self.found or self.loaded.mistakes or self.unfinished:
@@ -263,6 +269,18 @@ class _Checker:
             return None
         about = About(what=section, listing=f"pegboard show {section}")
         return build(cls, node or {}, key, self.found, about)
+
+    def _trainer(self) -> tuple[Trainer | None, set[str]]:
+        """The trainer, with defaults in place of the fields that are wrong; the names of those."""
+        before = len(self.found)
+        made, (key, node) = self._core(Trainer, "trainer"), self.sections.get("trainer", ("trainer", None))
+        if made is not None or not isinstance(node, Mapping):
+            return made, set()
+        fresh = [m for m in self.found[before:] if m.path.startswith(f"{key}.")]
+        wrong = {m.path.removeprefix(f"{key}.").partition(".")[0] for m in fresh}
+        meant = {name for m in fresh for name in m.nearest[:1] if m.unknown}
+        right = {name: value for name, value in node.items() if name not in wrong | meant}
+        return build(Trainer, right, key, []), wrong | meant
 
     def _value(self, section: str, hint: Any, default: Any) -> Any:
         key, value = self.sections.get(section, (section, default))

@@ -43,6 +43,23 @@ def accepted(registry: Registry, kind: str, known: Facts) -> list[str]:
     return [registry.reference(e) for e in nameable(registry, kind) if _would_fit(e.part, known)]
 
 
+def accepted_data(
+    registry: Registry, model: Model[Any] | None, objective: ObjectivePart[Any] | None
+) -> list[str]:
+    """Names of the data sets that would be right beside a model and an objective, with their defaults."""
+    beside = [part for part in (model, objective) if part is not None]
+    names = []
+    for entry in registry.entries("dataset"):
+        try:
+            spec = entry.part.spec(entry.part.config())  # type: ignore[attr-defined]
+        except Exception:  # a field has no default, or the part says nothing of its spec
+            spec = None
+        known = Facts(spec=spec, model=model, objective=objective)
+        if spec is None or all(_would_fit(part, known) for part in beside):
+            names.append(registry.reference(entry))
+    return names
+
+
 def _would_fit(part: Part[Any, Any], known: Facts) -> bool:
     """Whether neither its specs and rules nor those of model and objective beside it speak against a part."""
     spec = known.spec
@@ -323,11 +340,9 @@ def metrics(objective: Read, target: Spec | None) -> tuple[str, ...] | None:
         return None
 
 
-def fit_monitor(
-    trainer: Trainer | None, path: str, known: Facts, validated: bool = True
-) -> Iterable[Mistake]:
+def fit_monitor(name: str | None, path: str, known: Facts, validated: bool = True) -> Iterable[Mistake]:
     """A figure to choose checkpoints by that the run does not give; of no validation split there is none."""
-    name, metrics, players = getattr(trainer, "monitor", None), known.metrics, known.players
+    metrics, players = known.metrics, known.players
     if name is None or metrics is None or players is None:
         return
     losses = ["train/loss"] if len(players) == 1 else [f"train/{player}/loss" for player in players]

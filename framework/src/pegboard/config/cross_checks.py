@@ -29,7 +29,11 @@ class Fitting:
         reads: dict[str, Read],
         trainer: Trainer | None,
         begun: bool,
+        asked: Trainer | None,
     ) -> None:
+        self.monitor = (
+            None if asked is None else asked.monitor
+        )  # `trainer` is None where another field is wrong
         self.loaded, self.sections, self.parts, self.reads = loaded, sections, parts, reads
         self.trainer, self.begun, self.found = trainer, begun, parts.found
         self.late: list[Mistake] = []
@@ -90,15 +94,33 @@ class Fitting:
                 compatibility.own_rules(self.parts, reads, known),
                 partial(compatibility.own_rules, self.parts, reads, replace(known, steps=None, epochs=None)),
             )
+        self._inherited()
         if data is not None and not (was_read or self.begun):
             self.found += split_sizes.nothing_to_train_on(self.parts, data)
         known = compatibility.facts(sure, spec, objective, length)
         self._narrow(replace(known, model=None) if "model" in unfit else known, told)
         if validated is None:
-            validated = self.begun or data is None or split_sizes.validated(self.parts, data, self.trainer)
+            validated = self.begun or data is None or self.trainer is None
+            validated = validated or (
+                data is not None and split_sizes.validated(self.parts, data, self.trainer)
+            )
         known = replace(known, metrics=None, players=None) if unfit else known
         self._effects(sure, spec, length, known, validated)
         return spec
+
+    def _inherited(self) -> None:
+        """Take out what a player has from the optimizer of all players, where it was told already."""
+        key = self._key("optimizer")
+        told = {
+            (m.path.removeprefix(f"{key}."), m.message) for m in self.found if m.path.startswith(f"{key}.")
+        }
+
+        def again(mistake: Mistake) -> bool:
+            inside = mistake.path.removeprefix(f"{key}.players.")
+            own = inside == mistake.path or mistake.path in self.loaded.origins
+            return not own and (inside.partition(".")[2], mistake.message) in told
+
+        self.found[:] = [mistake for mistake in self.found if not again(mistake)]
 
     def _fit_data(self, sure: dict[str, Read], source: str, spec: DataSpec, unfit: set[str]) -> Read | None:
         """The objective; notes the parts that do not work on the data, of those with one cause the first."""
@@ -132,16 +154,21 @@ class Fitting:
         given = self.sections.get("objective", ("", None))[1] is not None
         for index, mistake in enumerate(self.found):
             kind = mistake.kind
+            offered = mistake.expected.rpartition("one of ")
+            if kind == "dataset" and offered[1]:
+                aim = known.objective if given else None
+                if names := compatibility.accepted_data(self.parts.registry, known.model, aim):
+                    self.found[index] = replace(mistake, expected=f"{offered[0]}one of {listed(names)}")
             if kind not in ("model", "objective", "regularizer", "probe", "reference") or known.spec is None:
                 continue
-            if kind != "reference" and not mistake.message.startswith(f"unknown {kind} "):
+            if kind != "reference" and not offered[1]:  # its plugin is wrong, not its name
                 continue
             beside = replace(known, spec=told if kind == "regularizer" else known.spec)
             if kind == "model" and not given:
                 beside = replace(beside, objective=None)
             names = compatibility.accepted(self.parts.registry, kind, beside)
             if names:
-                self.found[index] = replace(mistake, expected=f"one of {listed(names)}")
+                self.found[index] = replace(mistake, expected=f"{offered[0]}one of {listed(names)}")
             elif kind == "reference":
                 none = "none: no reference that is installed knows an optimum of this model and objective"
                 self.found[index] = replace(mistake, expected=none)
@@ -172,7 +199,7 @@ class Fitting:
         players = as_node(players).get("players") if isinstance(as_node(players), Mapping) else None
         named = {p: join(f"{self._key('optimizer')}.players", p) for p in players or ()}
         self.found += compatibility.fit_players(sure, named if isinstance(players, Mapping) else {}, known)
-        self.found += compatibility.fit_monitor(trainer, where, known, validated)
+        self.found += compatibility.fit_monitor(self.monitor, where, known, validated)
         self.found += compatibility.fit_closure(trainer, where, sure.get("optimizer"))
         if trainer is None or self.begun:
             return

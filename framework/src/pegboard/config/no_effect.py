@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..contract.options import DataOptions
@@ -31,6 +33,10 @@ def run_length(trainer: Trainer, options: DataOptions, samples: int | None) -> L
     steps, sizes = trainer.steps, [size for _, size in options.stages() if size != "all"]
     if samples is None:
         return Length(epochs, steps, min(sizes, default=None))
+    if steps is not None:  # the epoch in which the last of them falls
+        made = partial(options.updates, samples=samples, accumulate=trainer.accumulate)
+        begun = 1 + bisect_left(range(1, steps), steps, key=made)
+        epochs = begun if epochs is None else min(epochs, begun)
     if epochs is not None:
         whole = options.updates(epochs, samples, trainer.accumulate)
         steps = whole if steps is None else min(whole, steps)
@@ -54,11 +60,15 @@ def beyond(trainer: Trainer, path: str, data: Read, length: Length, drawn: bool 
     for epoch, _ in data.options.stages()[1:]:
         if epochs is not None and epoch >= epochs:
             last = f"the run has {_count(epochs, 'epoch')}: the last is epoch {epochs - 1}"
+            most = trainer.most_epochs
+            longer = (
+                f"{path}.epochs={epoch + 1}" if most is not None and epoch >= most else f"more {path}.steps"
+            )
             yield Mistake(
                 path=f"{data.path}.batch_schedule.{epoch}",
                 message=f"batches change from epoch {epoch} on, but {last}",
                 expected="an epoch of the run, counted from 0",
-                hint=f"train longer, {path}.epochs={epoch + 1}, or take it out",
+                hint=f"train longer, {longer}, or take it out",
                 at_key=True,
             )
 

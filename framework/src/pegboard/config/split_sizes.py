@@ -88,7 +88,8 @@ def lengths(trainer: Trainer, options: DataOptions, sizes: tuple[int, ...]) -> L
     every = [run_length(trainer, options, samples) for samples in sizes or (None,)]
     smallest = [length.smallest_batch for length in every if length.smallest_batch is not None]
     steps = [length.steps for length in every if length.steps is not None]
-    return Length(every[0].epochs, max(steps, default=None), min(smallest, default=None))
+    epochs = [length.epochs for length in every if length.epochs is not None]
+    return Length(max(epochs, default=None), max(steps, default=None), min(smallest, default=None))
 
 
 def without_batches(data: Read, trainer: Trainer | None, sizes: tuple[int, ...]) -> Iterable[Mistake]:

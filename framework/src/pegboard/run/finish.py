@@ -90,7 +90,7 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
         console.say(f"measured    {measured:,} of the {size:,} training samples, drawn by the seed")
     if reference is not None and "gap" in reference:
         console.say(reference_line(reference))
-    console.say(f"run folder  {folder}\ncurves      {curves}\nreport      {folder / PAGE}")
+    console.say(f"run folder  {folder}\ncurves      {curves}")
     summary: dict[str, Any] = {
         "best_step": progress.best_step,
         "monitor": loop.monitor,
@@ -118,7 +118,9 @@ def _of_training(plan: Plan) -> list[str]:
 def report(folder: Path, plan: str, summary: Mapping[str, Any], following: Following) -> None:
     """Write the page of a run that has ended."""
     try:
-        following.dispatch.send("figure", "report", write_report(folder, plan, summary))
+        page = write_report(folder, plan, summary)
+        following.dispatch.send("figure", "report", page)
+        following.console.say(f"report      {page}")
     except OSError as error:
         following.console.warn(f"{PAGE} was not written: {error.strerror or error}")
 

@@ -104,6 +104,8 @@ class Saver:
         self.hurry = threading.Event()  # whether somebody waits for it
         self.began = -math.inf  # when it last took some
         self.newest = -1  # step that was written last
+        self.config = folder.parent / CONFIG
+        self.named = self.config.exists()  # whether the folder is that of a run
 
     def save(
         self, model: nn.Module, state: Mapping[str, Any], manifest: Mapping[str, Any], aliases: Sequence[str]
@@ -115,6 +117,8 @@ class Saver:
         while self.commits and self.commits[0].done():
             self.commits.popleft().result()
         with self._telling(step):
+            if self.named:  # deleted while a checkpoint was written, a folder is left with that alone
+                self.config.stat()
             part = write(self.folder, model, state, manifest)
         self.newest = step
         with self.lock:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..base.errors import system_words
-from .names import MANIFEST
+from .names import CONFIG, MANIFEST
 
 TRIED = 2**20  # bytes that are written to see what the disk says
 LITTLE = 2**24  # bytes that a checkpoint may not fit in
@@ -32,7 +32,8 @@ def why_unwritten(folder: Path, error: Exception) -> OSError:
 def not_saved(checkpoints: Path, step: int, error: OSError, go_on: str) -> str:
     """What happened to a checkpoint, what there is to go on from, and how."""
     run = checkpoints.parent
-    if error.errno == errno.ENOENT and not os.path.isdir(run):
+    gone = error.filename == str(run / CONFIG) or not os.path.isdir(run)
+    if error.errno == errno.ENOENT and gone:
         return (
             f"the run folder {run} is gone, and with it what was saved: step {step} cannot be saved "
             f"({system_words(error)})\n"

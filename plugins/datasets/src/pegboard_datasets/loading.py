@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -209,7 +210,8 @@ def _call(shown: str, path: str, *, expected: str = ROWS, hint: str = "", **opti
     import datasets
 
     try:
-        return datasets.load_dataset(path, **{k: v for k, v in options.items() if v is not None})
+        with _no_errors_logged():
+            return datasets.load_dataset(path, **{k: v for k, v in options.items() if v is not None})
     except Exception as error:  # whatever the library or the network says, a person reads it here
         cause = f" ({_said(error.__cause__)})" if error.__cause__ else ""
         raise mistake(f"{shown!r} could not be loaded: {_said(error)}{cause}", expected, hint) from error
@@ -228,6 +230,23 @@ def progress_bars(shown: bool) -> Iterator[None]:
     finally:
         if before and not shown:
             datasets.enable_progress_bars()
+
+
+@contextmanager
+def _no_errors_logged() -> Iterator[None]:
+    """`datasets` logs no error inside: it raises it as well, and it is told then."""
+    handlers = list(logging.getLogger("datasets").handlers)
+    for handler in handlers:
+        handler.addFilter(_below_error)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_below_error)
+
+
+def _below_error(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR
 
 
 def _said(error: BaseException) -> str:
