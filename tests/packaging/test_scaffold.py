@@ -34,6 +34,7 @@ NAMES = {
     "regularizer": "max-norm",
     "dataset": "rings",
     "objective": "focal",
+    "stepper": "prefetch",
     "tracker": "csv_file",
     "probe": "sensitivity",
     "recipe": "first-one",

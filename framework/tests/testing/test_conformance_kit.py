@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from pegboard.base.errors import PegboardError
+from pegboard.registry.discovery import Registry
 from pegboard.testing import CHECKS, Kit, Outcome, conformance
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
+from pegboard.testing.kit import Skipped
 
 SOUND = Path(__file__).with_name("sound_plugin.py")
 SITES = Path(__file__).with_name("sound_sites.py")
@@ -930,6 +932,15 @@ def test_a_check_of_this_release_only_warns(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("pegboard.testing.kit.__version__", "0.7.3")
     assert replace(check, since="0.7.0").level == "new"
     assert replace(check, since="0.6.0").level == "required"
+
+
+def test_without_a_compiler_it_is_said_what_to_install() -> None:
+    kit = Kit(str(SOUND))
+    (subject,) = (s for s in kit.subjects() if s.entry is not None and s.part.name == "sound_net")
+    subject.registry = Registry([p for p in subject.registry.plugins if p.dist != "pegboard-compile"])
+    said = "nothing compiles here: stepper 'compiled' is part of pegboard-compile, which is not installed; "
+    with pytest.raises(Skipped, match=re.escape(said + "pip install pegboard-compile")):
+        CHECKS["compiles_whole"].run(subject)
 
 
 @pytest.mark.sweep
