@@ -63,26 +63,26 @@ wheels: $(READY) ## build every wheel into dist/
 	@ls dist/*.whl
 
 version: $(READY) ## write a version into the core, every plugin and the zoo: ARGS=0.4.0
-	@$(BIN)/python tests/support/release.py --set $(ARGS)
+	@$(BIN)/python tests/support/workspace/release.py --set $(ARGS)
 
 release-check: $(READY) ## build every wheel and sdist into dist/, and install each alone, four minutes
 	@$(PIP) install -c constraints.txt twine
-	@$(BIN)/python tests/support/release.py $(ARGS)
+	@$(BIN)/python tests/support/workspace/release.py $(ARGS)
 
 catalogue: $(READY) ## count the entries of the catalogue; ARGS=dropout lists a home, ARGS=--record writes docs/catalogue.md
-	@$(BIN)/python tests/support/catalogue.py $(ARGS)
+	@$(BIN)/python tests/support/workspace/catalogue.py $(ARGS)
 
 zoo-table: $(READY) ## rewrite the table in zoo/README.md from the result files
 	@$(BIN)/pegboard zoo table zoo/README.md
 
 surface: $(READY) ## rewrite tests/surface.txt, the public names and signatures of the core
-	@$(BIN)/python tests/support/surface.py
+	@$(BIN)/python tests/support/workspace/surface.py
 
 schema: $(READY) ## write the JSON Schema by which editors complete and check the files in configs/
 	@$(BIN)/pegboard schema -o configs/pegboard.schema.json
 
 known-parts: $(READY) ## rewrite the core's list of which plugin offers which part
-	@$(BIN)/python tests/support/known_parts.py
+	@$(BIN)/python tests/support/workspace/known_parts.py
 
 bench: .venv-bench/.ready ## train the same in every framework, side by side, an hour or two; ARGS="cnn --rounds 3" chooses
 	@.venv-bench/bin/python benchmarks/side_by_side.py $(ARGS)

@@ -30,7 +30,7 @@ from typing import Any
 from machine import machine
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests" / "support"))
+sys.path.append(str(ROOT / "tests" / "support" / "foreign"))
 
 from crowd import install_crowd  # noqa: E402
 

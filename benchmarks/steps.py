@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support" / "measure"))
 from calls import count_calls
 
 BATCH, RATE = 32, 1e-3

@@ -116,9 +116,12 @@ def test_unknown_id_fails_collection_and_names_the_nearest(tmp_path: Path) -> No
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """A catalogue of three entries: one tested, one on a page, one open."""
-    for folder in ("tests/support", "docs"):
+    for folder in ("tests/support/workspace", "docs"):
         (tmp_path / folder).mkdir(parents=True)
-    shutil.copy(catalogue.ROOT / "tests" / "support" / "catalogue.py", tmp_path / "tests" / "support")
+    shutil.copy(
+        catalogue.ROOT / "tests" / "support" / "workspace" / "catalogue.py",
+        tmp_path / "tests" / "support" / "workspace",
+    )
     rows = (
         "T001,mlp,model,,One|two,model:mlp,\nT002,docs,docs only,,Three,,\nT003,docs,docs only,T002,Four,,\n"
     )
@@ -131,7 +134,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def script(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(root / "tests" / "support" / "catalogue.py"), *words]
+    command = [sys.executable, str(root / "tests" / "support" / "workspace" / "catalogue.py"), *words]
     return subprocess.run(command, capture_output=True, text=True)
 
 

@@ -27,7 +27,7 @@ from pegboard.testing import Kit
 from pegboard.testing import checks as _checks  # noqa: F401  registers them
 from pegboard.testing.runs import cut_and_resumed, differences, whole
 
-VIDEO = Path(__file__).parents[1] / "support" / "video.py"
+VIDEO = Path(__file__).parents[1] / "support" / "parts" / "video.py"
 CONFIG: dict[str, Any] = {
     "data": {"name": "clips", "batch_size": 8},
     "model": {"name": "clip_net"},

@@ -20,7 +20,7 @@ from sandbox import ROOT
 from sweeps import first_of_each
 from waiting_parts import FINE, STAGES, WAITING
 
-HERE = ROOT / "tests" / "support"
+HERE = ROOT / "tests" / "support" / "parts"
 KINDS = ("model", "regularizer", "optimizer", "schedule", "objective")
 PARTS = [entry for kind in KINDS for entry in entries(kind)]
 DECLARED = [entry for entry in PARTS if entry.part.synchronizes]  # type: ignore[attr-defined]

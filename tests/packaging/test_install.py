@@ -107,7 +107,7 @@ def test_show_describes_every_part_without_torch(alone: tuple[str, Sandbox]) -> 
 @EACH
 def test_every_part_trains_beside_the_core_alone(alone: tuple[str, Sandbox], tmp_path: Path) -> None:
     name, sandbox = alone
-    shutil.copy(ROOT / "tests" / "support" / "try_parts.py", tmp_path)
+    shutil.copy(ROOT / "tests" / "support" / "parts" / "try_parts.py", tmp_path)
     env = {"WANDB_MODE": "offline"}
     outcome = sandbox.run("python", "try_parts.py", name, cwd=tmp_path, env=env)
     assert outcome.returncode == 0, outcome.stderr

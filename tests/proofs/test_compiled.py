@@ -18,7 +18,7 @@ import yaml
 from pegboard.registry.discovery import Entry
 from pegboard.store import checkpoint
 from pegboard_compile.graph import Graph, tracing
-from proofs import HERE, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
+from proofs import FOLDER, LOCAL, Config, all_tricks, entries, fields, name_of, plain, tried, unequal
 from safetensors.torch import load_file
 from sweeps import first_of_each, first_of_each_row
 from torch import Tensor
@@ -28,7 +28,7 @@ from torch._inductor.exc import InvalidCxxCompiler
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 pytestmark = pytest.mark.usefixtures("lean")
-ODD = str(HERE / "odd_parts.py")
+ODD = str(FOLDER / "odd_parts.py")
 KINDS = ("regularizer", "objective", "model", "optimizer", "schedule", "dataset")
 HUNDRED: dict[str, Any] = {"epochs": None, "steps": 100, "accumulate": 1}
 PARTS = [entry for kind in KINDS for entry in entries(kind)]
@@ -156,7 +156,7 @@ def test_a_traced_step_computes_what_a_step_in_python_does(
     assert gap <= 1e-5
 
 
-TOY = str(HERE.parents[1] / "framework" / "tests" / "toy.py")
+TOY = str(FOLDER.parents[2] / "framework" / "tests" / "toy.py")
 
 
 def odd(compiled: str = "step", **nodes: Any) -> Config:

@@ -16,7 +16,7 @@ from pegboard.engine.guard import NotFinite
 from pegboard.engine.loop import Loop
 from pegboard.run import training
 from pegboard.store import checkpoint
-from proofs import HERE, LOCAL, cut_and_resumed, differences, plain, unequal, whole
+from proofs import FOLDER, LOCAL, cut_and_resumed, differences, plain, unequal, whole
 from sweeps import first_of_each
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -137,7 +137,7 @@ def test_the_flag_changes_nothing_while_all_is_well(
 
 @pytest.mark.usefixtures("as_on_a_device")
 def test_the_step_is_right_for_a_player_that_does_not_always_move(tmp_path: Path) -> None:
-    toy = str(HERE.parents[1] / "framework" / "tests" / "toy.py")
+    toy = str(FOLDER.parents[2] / "framework" / "tests" / "toy.py")
     given = plain(
         data={"name": "points", "batch_size": 4},
         objective={"name": "guess", "players": 2},
@@ -221,7 +221,7 @@ def in_graphs(compiled: str, bad: bool = True, **trainer: Any) -> dict[str, Any]
         optimizer={"name": "adam", "lr": 0.01},
         regularizers=tricks | ({"overflow": {"row": ROW}} if bad else {}),
         trainer=trainer,
-        plugins={"local": [*LOCAL, str(HERE / "odd_parts.py")]},
+        plugins={"local": [*LOCAL, str(FOLDER / "odd_parts.py")]},
     )
 
 

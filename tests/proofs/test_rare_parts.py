@@ -10,7 +10,7 @@ import pytest
 import torch
 from pegboard.engine.guard import Guard, NotFinite
 from pegboard.store import checkpoint
-from proofs import HERE, LOCAL, Config, plain
+from proofs import FOLDER, LOCAL, Config, plain
 from safetensors.torch import load_file
 from sweeps import first_of_each, first_of_each_row
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ def rare(**nodes: Any) -> Config:
     """A config for parts of that plugin; 8 updates an epoch."""
     trainer = {"epochs": 2, "device": "cpu", **nodes.pop("trainer", {})}
     optimizer = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
-    local = [*LOCAL, str(HERE / "rare_parts.py")]
+    local = [*LOCAL, str(FOLDER / "rare_parts.py")]
     return plain(**{"optimizer": optimizer, "trainer": trainer, "plugins": {"local": local}, **nodes})
 
 

@@ -15,7 +15,7 @@ import torch
 from pegboard.cli import main
 from pegboard.data import Resident, epoch_order
 from pegboard.store import checkpoint
-from proofs import HERE, LOCAL, cut_and_resumed, differences, unequal, whole
+from proofs import FOLDER, LOCAL, cut_and_resumed, differences, unequal, whole
 from safetensors.torch import load_file
 from sweeps import first_of_each
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ NAMES = [
     "head.weight",
     "head.bias",
 ]  # in their order, and no compiler's prefix
-ODD = [str(HERE / "odd_parts.py")]
+ODD = [str(FOLDER / "odd_parts.py")]
 # In bf16 the last bit of a weight turns the rounding of what is computed from it.
 TOLERANCE = {"fp32": 1e-5, "bf16": 1e-3}
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

@@ -28,7 +28,7 @@ HERE = Path(__file__).parents[1]
 LOCAL = [
     str(HERE / "toy.py"),
     str(HERE / "drawn.py"),
-    str(HERE.parents[1] / "tests" / "support" / "worded.py"),
+    str(HERE.parents[1] / "tests" / "support" / "parts" / "worded.py"),
 ]
 SAMPLING = ("replacement", "weighted", "balanced")
 WEIGHTS = [3.0, 0.0, 1.0, 0.5]

@@ -22,8 +22,8 @@ import torch
 import yaml
 from pegboard.testing import PARTNERS
 
-HERE = Path(__file__).parent
-LOCAL = [str(PARTNERS), str(HERE / "proof_parts.py")]
+FOLDER = Path(__file__).parents[1] / "parts"
+LOCAL = [str(PARTNERS), str(FOLDER / "proof_parts.py")]
 SAVE_EVERY = 3
 CONFIG: dict[str, Any] = {
     "data": {"batch_size": 4, "name": "partner"},

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FILE = Path(__file__).resolve().parents[1] / "surface.txt"
+FILE = Path(__file__).resolve().parents[2] / "surface.txt"
 WRITTEN_BY_AUTHORS = ("Metric", "Objective", "Probe", "Source", "Tracker", "Trick")  # the core calls these
 PLACES = {
     inspect.Parameter.POSITIONAL_ONLY: "{}",

@@ -15,8 +15,8 @@ from pegboard.testing.runs import cut_and_resumed, differences, points, unequal,
 # of the kit
 __all__ = ["cut_and_resumed", "differences", "partner_data", "points", "unequal", "watched", "whole"]
 
-HERE = Path(__file__).parent
-LOCAL = [str(PARTNERS), str(HERE / "proof_parts.py")]
+FOLDER = Path(__file__).parents[1] / "parts"
+LOCAL = [str(PARTNERS), str(FOLDER / "proof_parts.py")]
 Config = dict[str, Any]
 
 # Three updates an epoch, the last of two batches; rows, saves and evaluations at different steps.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pegboard.registry.discovery import Registry
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "framework" / "src" / "pegboard" / "registry" / "known_parts.json"
 
 

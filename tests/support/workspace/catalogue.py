@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pegboard
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = ("framework/tests", "plugins/*/tests", "zoo/tests", "tests")
 INDEX, PAGE = "tests/catalogue.csv", "docs/catalogue.md"
 COMMENT = re.compile(r"<!-- catalogue: ([\w\s-]+?) -->")
