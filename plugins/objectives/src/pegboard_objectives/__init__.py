@@ -40,6 +40,7 @@ from .checks import (
     check_two_classes,
 )
 from .region_options import region_part
+from .torchmetrics_names import Named
 
 Positive = Annotated[float, Gt(0)]
 Positives = Annotated[tuple[Positive, ...], Length(1)]
@@ -57,7 +58,7 @@ class CrossEntropy:
     """Cross entropy of a softmax over classes or tokens; targets are indices or distributions."""
 
     class_weights: tuple[Annotated[float, Ge(0)], ...] | None = None  # weight of each class; null: all alike
-    metrics: tuple[Surprise, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Surprise | Named, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 
@@ -67,7 +68,7 @@ class BinaryCrossEntropy:
 
     pos_weight: Positives | None = None  # weight of positive cases: one number, or one for each label
     missing: bool = False  # labels may be nan, which do not count; else nan ends the run
-    metrics: tuple[Each, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Each | Named, ...] | None = None  # to measure; null: the usual
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Brier:
     """Brier score: squared error of probabilities; bounded, and not convex in the logits."""
 
     missing: bool = False  # labels may be nan, which do not count; else nan ends the run
-    metrics: tuple[Chance, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Chance | Named, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 
@@ -86,7 +87,9 @@ class Mse:
     features: Literal["mean", "sum"] = "mean"  # how the squares of one sample are put together
     half: bool = False  # take half of it, so that its gradient is the error itself
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
-    metrics: tuple[Either, ...] | None = None  # r2 to lp for values, others for classes; null: the usual
+    metrics: tuple[Either | Named, ...] | None = (
+        None  # r2 to lp for values, others for classes; null: the usual
+    )
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
     p: Power = 2.0  # power of the metric lp
 
@@ -97,7 +100,7 @@ class L1:
 
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
-    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Measure | Named, ...] | None = None  # to measure; null: the usual
     p: Power = 2.0  # power of the metric lp
 
 
@@ -108,7 +111,7 @@ class Huber:
     delta: Positive = 1.0  # error at which the square becomes a line
     features: Literal["mean", "sum"] = "mean"  # how the errors of one sample are put together
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
-    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Measure | Named, ...] | None = None  # to measure; null: the usual
     p: Power = 2.0  # power of the metric lp
 
 
@@ -118,7 +121,7 @@ class Lp:
 
     p: Power = 2.0  # the power, and that of the metric lp; inf is the largest error
     missing: bool = False  # values may be nan, which do not count; else nan ends the run
-    metrics: tuple[Measure, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Measure | Named, ...] | None = None  # to measure; null: the usual
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class Hinge:
 
     squared: bool = False  # square the violation of the margin
     multiclass: Literal["crammer_singer", "weston_watkins"] = "crammer_singer"  # worst wrong class, or all
-    metrics: tuple[Score, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Score | Named, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 
@@ -152,7 +155,7 @@ class Hinge:
 class Perceptron:
     """Perceptron loss: how far a wrong decision is from right; one output for two classes."""
 
-    metrics: tuple[Score, ...] | None = None  # to measure; null: the usual
+    metrics: tuple[Score | Named, ...] | None = None  # to measure; null: the usual
     k: Annotated[int, Ge(2)] = 5  # how many guesses topk allows
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pegboard import Classes, Facts, Labels, Problem, Series, Spec, Tokens, Values
 
+from .torchmetrics_names import PREFIX, check_named
+
 REGRESSION = ("r2", "mae", "rmse", "mse", "max_error", "lp")
 CLASSIFICATION = ("accuracy", "topk", "f1", "auroc", "ece", "entropy")
 OF_LABELS = tuple(name for name in CLASSIFICATION if name != "topk")
@@ -104,7 +106,8 @@ def check_metrics(metrics: Sequence[str] | None, facts: Facts, k: int | None = N
         fitting = CLASSIFICATION
     else:
         return
-    for name in chosen:
+    yield from check_named(tuple(chosen), target)
+    for name in (n for n in chosen if not n.startswith(PREFIX)):
         # Perplexity is a field of cross_entropy alone, so it is not among what others may have.
         if name not in fitting and not (name == "perplexity" and fitting is CLASSIFICATION):
             yield Problem(f"{name!r} does not measure {target}", "metrics", f"of {', '.join(fitting)}")

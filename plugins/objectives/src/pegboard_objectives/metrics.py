@@ -1,27 +1,20 @@
-"""Running measurements on torchmetrics, each fed with raw outputs, the original targets and weights.
-
-Importing torchmetrics takes about as long as importing torch, and no training step needs it, so it waits for
-the first evaluation.
-"""
+"""The metrics of objectives, each fed with raw outputs, the original targets and weights."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from pegboard import Metric
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import running
 from .functional import IGNORED
 from .measures import logit_entropy, lp_norm
 from .names import shown
-
-if TYPE_CHECKING:
-    import torchmetrics
 
 Flat = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (output, target) -> logits and indices of places
 Read = Callable[[Tensor, Tensor], tuple[Tensor, ...]]  # (output, target) -> what a metric reads
@@ -29,41 +22,30 @@ Make = Callable[[ModuleType], Any]  # the module `running` -> the metric
 
 
 class Fed:
-    """A torchmetrics metric, made when it is first fed, behind a function that gives it what it reads."""
+    """A running measurement behind a function that gives it what it reads."""
 
     def __init__(self, make: Make, read: Read, higher_is_better: bool | None) -> None:
-        self.make, self.read = make, read
+        self.metric, self.read = make(running), read
         self.higher_is_better = higher_is_better  # which checkpoint is best depends on it
-        self.device = "cpu"
-        self.metric: torchmetrics.Metric | None = None
+        self.fed = False
 
     def update(self, preds: Tensor, target: Tensor, weight: Tensor | None = None) -> None:
-        if self.metric is None:
-            from . import running
-
-            self.metric = self.make(running).to(self.device)
+        self.fed = True
         read = self.read(preds, target)
         if weight is not None and target.dim() == 3:  # every step weighs what its sample does
             weight = weight.repeat_interleave(len(read[0]) // len(weight))
         self.metric.update(*read, weight=weight)
 
     def compute(self) -> Tensor:
-        if self.metric is None or not self.metric.update_called:
-            return torch.tensor(torch.nan)
-        # An undefined figure is nan or left out of a mean; saying so every epoch helps nobody.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            value: Tensor = self.metric.compute()
+        value: Tensor = self.metric.compute() if self.fed else torch.tensor(torch.nan)
         return value
 
     def reset(self) -> None:
-        if self.metric is not None:
-            self.metric.reset()
+        self.fed = False
+        self.metric.reset()
 
     def to(self, device: str) -> Fed:
-        self.device = device
-        if self.metric is not None:
-            self.metric.to(device)
+        self.metric.to(device)
         return self
 
 

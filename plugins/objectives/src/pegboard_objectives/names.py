@@ -7,6 +7,8 @@ from typing import Any
 
 from pegboard import Classes, Labels, Spec, Tokens
 
+from .torchmetrics_names import PREFIX
+
 K = 5  # guesses that topk allows where an objective does not say
 
 
@@ -26,8 +28,9 @@ USUAL_OF_VALUES = ("r2", "mae", "rmse")
 
 
 def shown(chosen: Sequence[str], k: int = K, p: float = 2.0) -> tuple[str, ...]:
-    """The names in rows: topk and lp with their numbers."""
-    return tuple({"topk": f"top{k}", "lp": f"l{p:g}"}.get(name, name) for name in chosen)
+    """The names in rows: topk and lp with their numbers, those of torchmetrics bare."""
+    own = {"topk": f"top{k}", "lp": f"l{p:g}"}
+    return tuple(own.get(name, name.removeprefix(PREFIX)) for name in chosen)
 
 
 def supervised(scores: bool, config: Any, target: Spec | None) -> tuple[str, ...] | None:

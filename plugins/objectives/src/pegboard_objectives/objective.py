@@ -24,8 +24,10 @@ from pegboard import (
 )
 from torch import Tensor, nn
 
+from .from_torchmetrics import FromTorchmetrics, Read
 from .functional import IGNORED, along, class_counts
 from .names import USUAL_OF_LABELS, USUAL_OF_VALUES, K, usual_of_classes
+from .torchmetrics_names import PREFIX
 
 Loss = Callable[..., Tensor]  # (output, target, weight=None) -> the mean loss of a batch
 
@@ -34,6 +36,8 @@ LARGEST_TABLE = 100  # classes past which a confusion matrix is no use to a pers
 
 class Supervised(Objective):
     """A loss of output and target. `plain` is `full` without weights, as directly as it can be called."""
+
+    chosen: tuple[str, ...] = ()  # names of metrics
 
     def __init__(self, name: str, plain: Loss, full: Loss, target: Spec | None) -> None:
         self.formula = f"{name}(f(x), y)"
@@ -74,6 +78,17 @@ class Supervised(Objective):
     def wrong(self, output: Any, target: Tensor | None) -> str | None:
         """What is wrong with a target, where something is."""
         return None
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The metrics that were chosen but those of torchmetrics."""
+        return tuple(name for name in self.chosen if not name.startswith(PREFIX))
+
+    def named(self, read: Read, sizes: dict[str, int]) -> dict[str, Metric]:
+        """The metrics of torchmetrics that were chosen; `read` gives what they compare."""
+        names = [name for name in self.chosen if name.startswith(PREFIX)]
+        made = [FromTorchmetrics(name, self.target, sizes, read) for name in names]
+        return {metric.name: metric for metric in made}
 
 
 class Classification(Supervised):
@@ -142,7 +157,14 @@ class Classification(Supervised):
     def metrics(self) -> dict[str, Metric]:
         from .metrics import classification
 
-        return classification(self.chosen, self.classes, self.k, self.flat)
+        ours = classification(self.own, self.classes, self.k, self.flat)
+        return ours | self.named(self._compared, {"num_classes": self.classes})
+
+    def _compared(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What metrics of torchmetrics read: probabilities, or scores, and classes."""
+        logits, index = self.flat(output, target)
+        known = index != IGNORED
+        return logits[known].float() if self.scores else logits[known].float().softmax(-1), index[known]
 
     def predict(self, output: Any) -> dict[str, Tensor]:
         logits = self.logits(output)
@@ -187,7 +209,12 @@ class LabelSet(Supervised):
     def metrics(self) -> dict[str, Metric]:
         from .metrics import label_set
 
-        return label_set(self.chosen, self.labels)
+        return label_set(self.own, self.labels) | self.named(self._compared, {"num_labels": self.labels})
+
+    def _compared(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What metrics of torchmetrics read: probabilities and labels of samples with all of them."""
+        known = ~target.isnan().any(-1)
+        return output[known].float().sigmoid(), (target[known] > 0.5).long()
 
     def mass(self, batch: Batch) -> Tensor | float:
         return known_mass(batch) if self.missing else super().mass(batch)
@@ -229,7 +256,12 @@ class Regression(Supervised):
     def metrics(self) -> dict[str, Metric]:
         from .metrics import regression
 
-        return regression(self.chosen, self.p, self.units)
+        return regression(self.own, self.p, self.units) | self.named(self._compared, {})
+
+    def _compared(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What metrics of torchmetrics read: all known values, in the units of the data."""
+        values, known = self.units(target).flatten(), ~target.isnan().flatten()
+        return self.units(output).flatten()[known], values[known]
 
     def mass(self, batch: Batch) -> Tensor | float:
         return known_mass(batch, self.whole) if self.missing else super().mass(batch)

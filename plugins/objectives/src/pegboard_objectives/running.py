@@ -1,4 +1,4 @@
-"""Running measurements on torchmetrics, which keeps their states and joins those of several processes.
+"""Running measurements: sums that stay on the device of what is measured until a figure is asked for.
 
 All take the weights of samples: a sample of weight 0 leaves no trace, and one of weight 3 counts as three.
 `counts` are booleans that say which of the numbers are known; sums are in double precision where there is it.
@@ -8,13 +8,34 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
-from torchmetrics.utilities import dim_zero_cat
 
 from .functional import along
 from .measures import adjusted_rand_index
 
 BINS = 15  # of the calibration error
+
+
+class Running:
+    """A measurement by states: sums, or lists of what was seen."""
+
+    def __init__(self) -> None:
+        self._start: dict[str, Tensor | list[Tensor]] = {}
+        self._device = "cpu"
+
+    def add_state(self, name: str, start: Tensor | list[Tensor]) -> None:
+        """Keep something under a name, which `reset` puts back to how it starts."""
+        self._start[name] = start
+        self.reset()
+
+    def reset(self) -> None:
+        for name, start in self._start.items():
+            setattr(self, name, start.to(self._device) if isinstance(start, Tensor) else list(start))
+
+    def to(self, device: str) -> Running:
+        """Keep states on a device, from the next start on."""
+        self._device = device
+        self.reset()
+        return self
 
 
 def weigh(counts: Tensor, weight: Tensor | None) -> Tensor:
@@ -30,7 +51,7 @@ def total(values: Tensor, mass: Tensor, axis: int | None = None) -> Tensor:
     return weighed.sum() if axis is None else weighed.sum(axis)
 
 
-class Share(Metric):
+class Share(Running):
     """The mean of values among what counts; of hits, their share."""
 
     hits: Tensor
@@ -39,8 +60,8 @@ class Share(Metric):
     def __init__(self, root: bool = False) -> None:
         super().__init__()
         self.root = root  # give the root of the mean
-        self.add_state("hits", torch.tensor(0.0), "sum")
-        self.add_state("mass", torch.tensor(0.0), "sum")
+        self.add_state("hits", torch.tensor(0.0))
+        self.add_state("mass", torch.tensor(0.0))
 
     def update(self, hit: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """`hit` and `counts` are of one shape, samples first."""
@@ -60,14 +81,14 @@ class Perplexity(Share):
         return super().compute().exp()
 
 
-class Largest(Metric):
+class Largest(Running):
     """The largest of all values that count."""
 
     largest: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.add_state("largest", torch.tensor(-torch.inf), "max")
+        self.add_state("largest", torch.tensor(-torch.inf))
 
     def update(self, values: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """`values` and `counts` are of one shape, samples first."""
@@ -78,7 +99,7 @@ class Largest(Metric):
         return torch.where(self.largest == -torch.inf, torch.nan, self.largest)
 
 
-class F1(Metric):
+class F1(Running):
     """2 tp / (2 tp + fp + fn), averaged over the classes or labels that occur or are predicted."""
 
     found: Tensor
@@ -89,7 +110,7 @@ class F1(Metric):
         super().__init__()
         self.classes = classes
         for state in ("found", "predicted", "true"):
-            self.add_state(state, torch.zeros(classes), "sum")
+            self.add_state(state, torch.zeros(classes))
 
     def update(self, decision: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """Indices (places,), or booleans (places, labels)."""
@@ -111,7 +132,7 @@ class F1(Metric):
         return (2 * self.found / (self.predicted + self.true)).nanmean()
 
 
-class CalibrationError(Metric):
+class CalibrationError(Running):
     """How far confidence is from the share of hits, over bins of equal width."""
 
     confidences: Tensor
@@ -121,7 +142,7 @@ class CalibrationError(Metric):
     def __init__(self) -> None:
         super().__init__()
         for state in ("confidences", "hits", "mass"):
-            self.add_state(state, torch.zeros(BINS), "sum")
+            self.add_state(state, torch.zeros(BINS))
 
     def update(self, confidence: Tensor, hit: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """All (places,), or (places, labels); confidence is from 0 to 1."""
@@ -153,7 +174,7 @@ def cumulative(x: Tensor) -> Tensor:
     return x
 
 
-class Auroc(Metric):
+class Auroc(Running):
     """Area under the ROC curve of each column, averaged over the columns that have one.
 
     A column without a positive or without a negative case has none and is left out; where no
@@ -167,7 +188,7 @@ class Auroc(Metric):
     def __init__(self) -> None:
         super().__init__()
         for state in ("scores", "positive", "mass"):
-            self.add_state(state, [], "cat")
+            self.add_state(state, [])
 
     def update(self, scores: Tensor, positive: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """`scores` (samples, columns) of any size, `positive` and `counts` booleans of the same shape."""
@@ -176,8 +197,8 @@ class Auroc(Metric):
         self.mass.append(weigh(counts, weight))
 
     def compute(self) -> Tensor:
-        scores = dim_zero_cat(self.scores).float().T.contiguous()
-        positive, mass = dim_zero_cat(self.positive).T, dim_zero_cat(self.mass).T
+        scores = torch.cat(self.scores).float().T.contiguous()
+        positive, mass = torch.cat(self.positive).T, torch.cat(self.mass).T
         ordered, order = scores.sort(-1)
         negatives = torch.where(positive, 0, mass)
         # The mass of all negative cases among the lowest 0, 1, 2, ... scores.
@@ -189,7 +210,7 @@ class Auroc(Metric):
         return (wins / (torch.where(positive, mass, 0).sum(-1) * negatives.sum(-1))).nanmean()
 
 
-class R2(Metric):
+class R2(Running):
     """Share of the variance explained, averaged over features; nan for fewer than two samples.
 
     A feature that never changes has 1 where it is met exactly and 0 elsewhere.
@@ -204,7 +225,7 @@ class R2(Metric):
     def __init__(self) -> None:
         super().__init__()
         for state in ("number", "mass", "sums", "squares", "residuals"):
-            self.add_state(state, torch.tensor(0.0), "sum")
+            self.add_state(state, torch.tensor(0.0))
 
     def update(self, output: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """All (samples, features)."""
@@ -226,7 +247,7 @@ class R2(Metric):
         return torch.where(alone, torch.nan, each).nanmean()
 
 
-class RandIndex(Metric):
+class RandIndex(Running):
     """Agreement of two groupings on pairs of samples, 0 by chance and 1 wholly."""
 
     table: Tensor
@@ -234,7 +255,7 @@ class RandIndex(Metric):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.classes = classes
-        self.add_state("table", torch.tensor(0.0), "sum")
+        self.add_state("table", torch.tensor(0.0))
 
     def update(self, scores: Tensor, target: Tensor, counts: Tensor, weight: Tensor | None = None) -> None:
         """`scores` (samples, groups), of which the highest is the group; `target` indices (samples,)."""
