@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from pegboard import (
     Context,
     Dataset,
     DataSpec,
+    EvalWeights,
     Facts,
     Ge,
     Gt,
@@ -264,6 +265,15 @@ class Everything(Trick):
     def after_step(self, model: Any) -> None:
         self._count("after_step")
 
+    def eval_weights(self, weights: Mapping[str, Any]) -> EvalWeights:
+        kept = {name: w.clone() for name, w in weights.items()}
+        return EvalWeights(
+            weights=kept,
+            follow=lambda now: self._count("eval_weights"),
+            after_epoch=lambda model, batches: self._count("after_epoch"),
+            use=False,
+        )
+
     def after_eval(self, metrics: Mapping[str, float]) -> Stop | None:
         self._count("after_eval")
         return None
@@ -281,8 +291,40 @@ class Everything(Trick):
 EVERYTHING = {
     "hang": "drop", "edit_model": "initialize", "edit_groups": "decay", "edit_batch": "augment",
     "edit_target": "smooth", "edit_loss": "mix", "edit_grads": "clip", "after_step": "constrain",
-    "after_eval": "stop",
+    "eval_weights": "average", "after_eval": "stop",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Halfway:
+    """Weights for evaluation that go half of the way to those that are trained."""
+
+    use: bool = True  # whether evaluations and checkpoints use them
+
+
+class HalfwayTrick(Trick):
+    """Counts the samples that it was shown after epochs."""
+
+    def __init__(self, config: Halfway) -> None:
+        self.config, self.seen = config, 0
+
+    def eval_weights(self, weights: Mapping[str, Any]) -> EvalWeights:
+        kept = {name: w.clone() for name, w in weights.items()}
+
+        def follow(now: list[Any]) -> None:
+            for own, w in zip(kept.values(), now, strict=True):
+                own.lerp_(w, 0.5)
+
+        return EvalWeights(weights=kept, follow=follow, after_epoch=self.look, use=self.config.use)
+
+    def look(self, model: Any, batches: Iterable[Batch]) -> None:
+        self.seen += sum(batch.samples for batch in batches)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
 
 
 @dataclass(frozen=True)
@@ -376,6 +418,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
         Regularizer("everything", Nothing, lambda c, x: Everything(), stages=EVERYTHING, after=("drop",)),
         Regularizer("patience", Patience, lambda c, x: PatienceTrick(c), stages={"after_eval": "stop"}),
         Regularizer("undeclared", Nothing, lambda c, x: Everything(), stages={"edit_loss": "term"}),
+        Regularizer("halfway", Halfway, lambda c, x: HalfwayTrick(c), stages={"eval_weights": "average"}),
         Regularizer("loud", Nothing, lambda c, x: Trick(), check=check_loud),
         Regularizer("values_only", Nothing, lambda c, x: Trick(), targets=(Values,)),
     ]

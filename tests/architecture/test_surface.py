@@ -40,7 +40,7 @@ cli
 WORDS = set(  # as English has them
     "compiled constant digits filters flow gradients linear margin modes objects operations solids".split()
     + "span step translation".split()
-) | {"rnn", "clip"}  # a switch of torch.backends.cudnn; a role of gradients
+) | {"rnn", "clip", "ema"}  # a switch of torch.backends.cudnn; fields that the core had
 
 BROKEN = """What plugins could use before is gone or different:
   {lines}

@@ -291,11 +291,11 @@ WAITS = {
     "optimizer.name=radam": "optimizer (radam), whose step is not fused",
     "optimizer.kernels=plain": "optimizer (adam), whose step is not fused",
     "trainer.nonfinite=skip": "trainer.nonfinite=skip",
-    "trainer.precision=fp16 trainer.ema=0.9": "trainer.precision=fp16 with trainer.ema",
+    "trainer.precision=fp16 regularizers.ema.decay=0.9": "trainer.precision=fp16 with regularizers.ema",
     "trainer.precision=fp16 regularizers.weight_decay.value=0.1": "trainer.precision=fp16 with weight decay",
     "trainer.precision=fp16": "",
     "trainer.compile=step trainer.nonfinite=skip": "",
-    "trainer.ema=0.9 regularizers.weight_decay.value=0.1": "",
+    "regularizers.ema.decay=0.9 regularizers.weight_decay.value=0.1": "",
     "trainer.device=cpu trainer.nonfinite=skip": "",
 }
 

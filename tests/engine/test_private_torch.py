@@ -16,6 +16,7 @@ import torch
 from pegboard.engine import torch_private
 from pegboard.engine.torch_private import Private
 from pegboard.testing.runs import lean
+from pegboard_averaging import functional as averaging
 from pegboard_objectives import functional as objectives
 from pegboard_optimizers import updates
 from safetensors.torch import load_file
@@ -30,8 +31,8 @@ CONFIG: dict[str, Any] = {
     "data": {"name": "iris", "batch_size": 16},
     "model": {"name": "mlp", "hidden": [8]},
     "optimizer": {"name": "adamw", "lr": 0.01},
-    "regularizers": {"weight_decay": {"value": 0.1}, "clip": {"bound": 1.0}},
-    "trainer": {"steps": 6, "accumulate": 2, "ema": 0.9, "device": "cpu", "log_every": 1},
+    "regularizers": {"weight_decay": {"value": 0.1}, "clip": {"bound": 1.0}, "ema": {"decay": 0.9}},
+    "trainer": {"steps": 6, "accumulate": 2, "device": "cpu", "log_every": 1},
 }
 Outcome = tuple[dict[str, torch.Tensor], list[Any], str, dict[str, Any]]
 Without = Callable[[Private], None]
@@ -102,6 +103,7 @@ def test_a_run_without_a_name_ends_with_the_same_bits_and_says_so(
     ("holder", "changes", "optimizer"),
     [
         (objectives, {"KERNEL": None}, "adamw"),
+        (averaging, {"lerp": averaging.one_by_one}, "adamw"),
         *((updates, {"KERNELS": dict.fromkeys(updates.KERNELS)}, name) for name in ("adam", "adamw", "sgd")),
         (updates, {"FUNCTIONS": {}}, "muon"),
     ],
@@ -130,6 +132,7 @@ def executed_again(name: str) -> Any:
 # What is taken away, the module of a plugin that looks it up, and its name there.
 LOOKED_UP = [
     ("torch._C._nn.cross_entropy_loss", "pegboard_objectives.functional", "KERNEL", None),
+    ("torch._foreach_lerp_", "pegboard_averaging.functional", "FOREACH", None),
     ("torch._fused_adamw_", "pegboard_optimizers.updates", "KERNELS", None),
     ("torch.optim._muon", "pegboard_optimizers.updates", "FUNCTIONS", None),
     ("torch._compile._disable_dynamo", "pegboard_rnn.cells", "_uncompiled", torch.compiler.disable),
@@ -316,7 +319,7 @@ PLUGINS = {
     "connect.py": {"_conv_forward", "_flat_weights", "_flat_weights_names"},
     "memo.py": {"_version"},
     "operations.py": {"torch.utils._python_dispatch.TorchDispatchMode"},
-    "functional.py": {"torch._C"},
+    "functional.py": {"torch._C", "_foreach_lerp_"},
     "updates.py": {"torch.optim._muon", "torch._fused_"},
     "cells.py": {"torch._compile._disable_dynamo", "_flat_weights"},
 }

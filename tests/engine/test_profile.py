@@ -17,8 +17,8 @@ from proofs import Config, all_tricks, differences, plain
 from sweeps import first_of_each
 
 # 16 updates of two batches, with all that the core can do in them.
-TRAINER = {"steps": 16, "accumulate": 2, "ema": 0.9, "log_every": 2, "device": "cpu"}
-IN_A_STEP = ("hang", "edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step")
+TRAINER = {"steps": 16, "accumulate": 2, "log_every": 2, "device": "cpu"}
+IN_A_STEP = ("hang", "edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step", "eval_weights")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +56,7 @@ def acting(given: Config) -> set[str]:
 
 
 def test_every_part_of_a_step_and_every_trick_has_a_row(given: Config, profiled: Path) -> None:
-    core = {"data", "forward and loss of model", "backward", "guard", "decay", "update", "average"}
+    core = {"data", "forward and loss of model", "backward", "guard", "decay", "update"}
     around = {"rows and trackers", "progress", "evaluation", "checkpoint", "elsewhere"}
     calls = {row["part"]: row["calls"] for row in times(profiled)["parts"]}
     assert calls.keys() == core | around | acting(given)

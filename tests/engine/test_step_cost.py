@@ -105,6 +105,14 @@ def test_clipping_costs_little_more_than_its_arithmetic(by: str, tmp_path: Path)
     assert per_step(clipped) - per_step(loop_of(tmp_path)) <= arithmetic + 3
 
 
+def test_an_average_of_weights_adds_no_call_of_python(tmp_path: Path) -> None:
+    plain = per_step(loop_of(tmp_path))
+    average = {"decay": 0.99}
+    assert per_step(loop_of(tmp_path, regularizers={"ema": average})) == plain  # one of torch, of C
+    warming = per_step(loop_of(tmp_path, regularizers={"ema": average | {"warmup": True}}))
+    assert warming - plain <= 4
+
+
 def test_weight_decay_adds_no_work_to_the_optimizer(tmp_path: Path) -> None:
     decayed = loop_of(tmp_path, regularizers={"weight_decay": TRICKS["weight_decay"]})
     assert len(decayed.assembly.kits[0].optimizer.param_groups) == 1

@@ -289,8 +289,8 @@ HARD: dict[str, dict[str, Any]] = {
     "an odd last batch": {"data": {"name": "partner", "batch_size": 5}},
     "odd groups": {
         "data": {"name": "partner", "batch_size": 5},
-        "regularizers": {"clip": {"bound": 0.1}},
-        "trainer": {"accumulate": 3, "ema": 0.9},
+        "regularizers": {"clip": {"bound": 0.1}, "ema": {"decay": 0.9}},
+        "trainer": {"accumulate": 3},
     },
     "an epoch of one update, of odd batches": {
         "data": {"name": "partner", "batch_size": 24},
@@ -393,7 +393,6 @@ def test_how_many_updates_a_call_makes_changes_no_bit(shelf: Path, tmp_path: Pat
         trainer = {
             "epochs": 3,
             "device": "cpu",
-            "ema": 0.9,
             "compile": "step",
             "steps_per_call": together,
         }

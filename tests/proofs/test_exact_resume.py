@@ -107,7 +107,7 @@ def test_all_tricks_in_compiled_steps_resume_exactly(
 ) -> None:
     given = all_tricks(shelf)
     given["regularizers"].pop("label_noise", None)  # no graph can hold it
-    given["trainer"] |= {"compile": "step", "steps_per_call": steps_per_call, "ema": 0.9}
+    given["trainer"] |= {"compile": "step", "steps_per_call": steps_per_call}
     count = prove(given, tmp_path, 4)
     show(f"exact resume at {count} points, all tricks in compiled steps, {steps_per_call} in a call")
 

@@ -245,11 +245,13 @@ def test_inside_a_call_of_a_graph_the_weights_keep_the_last_good_update(
     assert [p.name for p in (folder / "checkpoints").glob("step*")] == ["step-00000000"]
 
 
+@pytest.mark.parametrize("warmup", [False, True])
 @pytest.mark.usefixtures("only_traced")
-def test_a_graph_skips_what_a_step_in_python_skips(tmp_path: Path) -> None:
+def test_a_graph_skips_what_a_step_in_python_skips(warmup: bool, tmp_path: Path) -> None:
     runs = []
     for compiled in ("off", "step"):
-        given = in_graphs(compiled, epochs=2, nonfinite="skip", ema=0.9)
+        given = in_graphs(compiled, epochs=2, nonfinite="skip")
+        given["regularizers"]["ema"] = {"decay": 0.9, "warmup": warmup}
         runs.append(pegboard.train(given, root=tmp_path / compiled, quiet=True))
     assert runs[1].summary["compiled"]["level"] == "step"
     assert [[row["skipped"] for row in run.history if "skipped" in row] for run in runs] == [[1, 2]] * 2

@@ -10,14 +10,17 @@ import pegboard
 import pytest
 from pegboard.testing.runs import cut_and_resumed, differences, lean, points, whole
 
+TRICKS = {"clip": {"bound": 1.0}, "ema": {"decay": 0.9}}
 
-def game(**trainer: Any) -> dict[str, Any]:
+
+def game(regularizers: dict[str, Any] | None = None, **trainer: Any) -> dict[str, Any]:
     return {
         "seed": 1,
         "data": {"name": "ring", "samples": 160, "noise": 0.1, "batch_size": 16, "drop_last": True},
         "model": {"name": "gan", "latent": 2, "hidden": [16]},
         "objective": {"name": "adversarial", "steps": 2},
         "optimizer": {"name": "adam", "lr": 1e-3, "players": {"generator": {"lr": 5e-4}}},
+        "regularizers": regularizers or {},
         "trainer": {"epochs": 3, "device": "cpu", "threads": 1, "log_every": 1, **trainer},
     }
 
@@ -27,9 +30,7 @@ def game(**trainer: Any) -> dict[str, Any]:
 def test_compiled_steps_of_a_game_learn_what_ordinary_ones_do(
     tmp_path: Path, show: Callable[[str], None]
 ) -> None:
-    runs = [
-        pegboard.train(game(compile=c, clip=1.0, ema=0.9), root=tmp_path, quiet=True) for c in ("off", "step")
-    ]
+    runs = [pegboard.train(game(TRICKS, compile=c), root=tmp_path, quiet=True) for c in ("off", "step")]
     plain, compiled = (
         [[r[k] for k in sorted(r) if k.startswith("train/")] for r in run.history] for run in runs
     )
@@ -45,7 +46,7 @@ def test_compiled_steps_of_a_game_learn_what_ordinary_ones_do(
 def test_a_game_resumes_exactly_at_15_points(
     variant: str, precision: str, tmp_path: Path, show: Callable[[str], None]
 ) -> None:
-    given = game(accumulate=2, clip=1.0, ema=0.9, save_every=2, precision=precision)
+    given = game(TRICKS, accumulate=2, save_every=2, precision=precision)
     given["objective"]["variant"] = variant
     with lean():
         reference, events = whole(given, tmp_path / "whole")

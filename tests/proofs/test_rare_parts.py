@@ -42,21 +42,22 @@ def alike(one: dict[str, Tensor], two: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("has", "clip", "trainer"),
+    ("has", "tricks", "trainer"),
     first_of_each_row(
         [
-            ("complex", {"bound": 0.1}, {"ema": 0.9, "accumulate": 2}),
-            ("complex", {"bound": 0.01, "by": "value"}, {}),
-            ("sums", None, {}),
-            ("lengths", {"bound": 0.1}, {"ema": 0.9}),
+            ("complex", {"clip": {"bound": 0.1}, "ema": {"decay": 0.9}}, {"accumulate": 2}),
+            ("complex", {"clip": {"bound": 0.01, "by": "value"}}, {}),
+            ("complex", {"ema": {"decay": 0.9, "warmup": True}}, {}),
+            ("sums", {}, {}),
+            ("lengths", {"clip": {"bound": 0.1}, "ema": {"decay": 0.9}}, {}),
         ]
     ),
 )
 @pytest.mark.usefixtures("only_traced")
 def test_a_rare_model_trains_in_steps_and_in_graphs(
-    has: str, clip: dict[str, Any] | None, trainer: dict[str, Any], tmp_path: Path
+    has: str, tricks: dict[str, Any], trainer: dict[str, Any], tmp_path: Path
 ) -> None:
-    given = rare(model={"name": "rare", "has": has}, regularizers={"clip": clip}, trainer=trainer)
+    given = rare(model={"name": "rare", "has": has}, regularizers=tricks, trainer=trainer)
     eager, traced, made = ends(given, tmp_path)
     assert (made["level"], made["why"]) == ("step", "")
     assert alike(eager, traced)
@@ -82,8 +83,9 @@ def test_the_guard_looks_at_gradients_of_every_kind(kind: str) -> None:
 @pytest.mark.parametrize("how", first_of_each(["data", "vector"]))
 @pytest.mark.usefixtures("only_traced")
 def test_weights_that_a_trick_puts_elsewhere_go_on_being_trained(how: str, tmp_path: Path) -> None:
-    usual, _, _ = ends(rare(regularizers={"bounded": {}}, trainer={"ema": 0.9}), tmp_path / "usual")
-    given = rare(regularizers={"bounded": {"how": how}}, trainer={"ema": 0.9})
+    average = {"ema": {"decay": 0.9}}
+    usual, _, _ = ends(rare(regularizers={"bounded": {}, **average}), tmp_path / "usual")
+    given = rare(regularizers={"bounded": {"how": how}, **average})
     eager, compiled, made = ends(given, tmp_path)
     assert made["level"] == "model" and "it gives a tensor other memory" in made["why"]
     assert alike(usual, eager) and alike(usual, compiled)

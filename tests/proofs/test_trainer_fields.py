@@ -52,7 +52,7 @@ class Combination:
 
     def config(self, **trainer: Any) -> dict[str, Any]:
         given = {
-            **{name: value for name, value in vars(self).items() if not name.startswith("clip")},
+            **{name: getattr(self, name) for name in ("precision", "accumulate", "compile")},
             "steps": STEPS,
             "device": "cpu",
             "log_every": 5,
@@ -64,7 +64,10 @@ class Combination:
             "data": {"name": "digits", "limit": ROWS, "batch_size": BATCH},
             "model": {"name": "mlp", "hidden": [8]},
             "optimizer": {"name": "adam", "lr": RATE},
-            "regularizers": {"clip": self.clip and {"bound": self.clip, "by": self.clip_by}},
+            "regularizers": {
+                "clip": self.clip and {"bound": self.clip, "by": self.clip_by},
+                "ema": self.ema and {"decay": self.ema},
+            },
             "trainer": given,
         }
 
@@ -225,7 +228,7 @@ def test_an_update_that_the_scaler_leaves_out_leaves_no_trace(tmp_path: Path) ->
     given = Combination("fp16", clip=0.3, ema=0.9).config(steps=bad + 2, save_every=1, keep=9)
     row = int(epoch_order(ROWS, SEED, 0, True)[BATCH * (bad - 1)])
     given["plugins"] = {"local": LOCAL + ODD}
-    given["regularizers"] = {
+    given["regularizers"] |= {
         "overflow": {"row": row},
         "weight_decay": {"value": 0.1},
         "shrinking": {"name": "partner_after_step_constrain", "by": 0.99},
@@ -331,7 +334,6 @@ def test_tf32_and_order_of_sums_are_switches_that_are_put_back(
 
 WRONG = {
     "accumulate=0": "expected a whole number (at least 1",
-    "ema=1": "expected a number (more than 0 and less than 1) or null",
     "precision=fp8": "expected one of auto, fp32, tf32, bf16, fp16",
     "compile=steps": "did you mean 'step'?",
     "compile_mode=fast": "expected one of default, reduce-overhead, max-autotune",

@@ -72,7 +72,7 @@ from .contract.specs import (
     Voxels,
 )
 from .contract.stepping import Stepping
-from .contract.tricks import Stop, Trick
+from .contract.tricks import EvalWeights, Stop, Trick
 
 if TYPE_CHECKING:
     from .data import Ragged, Resident, Sequences, Stream, cut_fold
@@ -103,6 +103,7 @@ __all__ = [
     "DataSpec",
     "Dataset",
     "Decoding",
+    "EvalWeights",
     "Facts",
     "Ge",
     "Gt",

@@ -85,7 +85,8 @@ def trained_files() -> list[Path]:
 def test_a_run_that_draws_resumes_exactly(cloudy: Make, tmp_path: Path, players: int) -> None:
     config = cloudy(
         objective={"name": "near", "players": players},
-        trainer={"epochs": 3, "accumulate": 2, "ema": 0.9, "device": "cpu", "save_every": 2},
+        regularizers={"halfway": {}},
+        trainer={"epochs": 3, "accumulate": 2, "device": "cpu", "save_every": 2},
     )
     with lean():
         reference, events = whole(config, tmp_path / "whole")

@@ -179,8 +179,8 @@ def test_a_game_about_one_number_ends_near_the_data(seed: int, root: Path) -> No
 def test_every_variant_trains_with_clip_average_and_accumulation(variant: str, root: Path) -> None:
     given = config(
         objective={"name": "adversarial", "variant": variant, "steps": 2},
-        trainer={"epochs": 2, "device": "cpu", "accumulate": 2, "ema": 0.9, "log_every": 1},
-        regularizers={"clip": {"bound": 1.0}},
+        trainer={"epochs": 2, "device": "cpu", "accumulate": 2, "log_every": 1},
+        regularizers={"clip": {"bound": 1.0}, "ema": {"decay": 0.9}},
     )
     run = pegboard.train(given, root=root, quiet=True)
     row = run.history[-2]
@@ -194,10 +194,10 @@ def test_a_game_resumes_exactly(tmp_path: Path, precision: str) -> None:
     given = config(
         objective={"name": "adversarial", "variant": "wasserstein", "steps": 2},
         trainer={
-            "epochs": 2, "accumulate": 2, "ema": 0.9, "device": "cpu", "save_every": 2,
+            "epochs": 2, "accumulate": 2, "device": "cpu", "save_every": 2,
             "precision": precision,
         },
-        regularizers={"clip": {"bound": 1.0}},
+        regularizers={"clip": {"bound": 1.0}, "ema": {"decay": 0.9}},
     )  # fmt: skip
     with lean():
         reference, events = whole(given, tmp_path / "whole")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .load import Loaded
 
 # What they were before a config said otherwise. Which part has taken one over says its record (`replaces`).
-LEFT: dict[str, Any] = {"trainer.clip": None, "trainer.clip_by": "norm"}
+LEFT: dict[str, Any] = {"trainer.clip": None, "trainer.clip_by": "norm", "trainer.ema": None}
 SWITCHES = {"trainer.clip_by": "trainer.clip"}  # those without which one has no effect
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..contract.options import MOST, DataOptions, ModelOptions
-from ..contract.records import Ge, Gt, Le, Lt, Matches
+from ..contract.records import Ge, Gt, Le, Matches
 from ..contract.specs import DataSpec
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ class Trainer:
     device: Annotated[str, DEVICES] = "auto"  # auto takes a GPU where there is one
     precision: Literal["auto", "fp32", "tf32", "bf16", "fp16"] = "auto"  # auto: bf16 where native, else fp32
     accumulate: Annotated[int, Ge(1), Le(MOST)] = 1  # batches summed up to one update
-    ema: Annotated[float, Gt(0), Lt(1)] | None = None  # share of an average of the weights that a step keeps
     compile: Literal["off", "model", "step", "auto"] = (
         "off"  # what becomes one graph; auto: what pays in time
     )

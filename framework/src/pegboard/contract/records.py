@@ -104,7 +104,7 @@ else:
 # The methods of a trick, and what orders those of one stage; a plugin may add roles.
 Stage = Literal[
     "edit_model", "hang", "edit_groups", "edit_batch", "edit_target", "edit_loss", "edit_grads",
-    "after_step", "after_eval",
+    "after_step", "eval_weights", "after_eval",
 ]  # fmt: skip
 CoreRole = Literal[
     "initialize", "reparametrize", "normalize", "drop", "rate", "decay", "augment", "mix", "attack",
@@ -278,6 +278,7 @@ class Role:
     stage: Stage
     after: RoleName | Literal[""] = ""  # the role it comes right after; "" is first in its stage
     by_name: bool = False  # order inside it cannot matter, so names decide
+    single: bool = False  # one trick at most acts for a player
 
 
 @dataclass(frozen=True)

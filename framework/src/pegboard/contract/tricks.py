@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,31 @@ ROLES: dict[Stage, tuple[Role, ...]] = {
     "edit_loss": (Role("mix", "edit_loss"), Role("term", "edit_loss", by_name=True)),
     "edit_grads": (Role("noise", "edit_grads"), Role("clip", "edit_grads")),
     "after_step": (Role("constrain", "after_step"), Role("average", "after_step")),
+    "eval_weights": (Role("average", "eval_weights", single=True),),
     "after_eval": (Role("stop", "after_eval", by_name=True),),
 }
 
 
 class Stop(str):
     """Returned by `after_eval` to end the run; the text says why."""
+
+
+@dataclass(kw_only=True)
+class EvalWeights:
+    """Another set of weights of a player, for evaluation and for the weights of checkpoints.
+
+    What is trained stays in the model and goes on from checkpoints as it was. `weights` may have buffers too,
+    and places that `weights` has not are those of the model.
+    """
+
+    weights: Mapping[str, Tensor]  # by their names in the model, always the same tensors
+    # Called after every update with the weights that are trained, in the order in which `eval_weights` was
+    # given them; changes tensors in place, and in a compiled step becomes part of the graph.
+    follow: Callable[[list[Tensor]], None] | None = None
+    state: Sequence[Tensor] = ()  # what else `follow` changes; a graph takes both back with a refused update
+    # Called after every epoch, before its evaluation, with the model and the training samples in batches.
+    after_epoch: Callable[[nn.Module, Iterable[Batch]], None] | None = None
+    use: bool = True  # False: the trained weights are evaluated, and those here only kept
 
 
 class Trick:
@@ -95,6 +114,14 @@ class Trick:
 
     def after_step(self, model: nn.Module) -> None:
         """Called after every update."""
+        raise NotImplementedError
+
+    def eval_weights(self, weights: Mapping[str, Tensor]) -> EvalWeights:
+        """Another set of weights for evaluation and checkpoints, as an average of those that are trained.
+
+        Called once for each player when a run begins or goes on, with the weights that it trains, by name;
+        what it keeps is copies of them. They are in checkpoints, and need not be in `state_dict`.
+        """
         raise NotImplementedError
 
     def after_eval(self, metrics: Mapping[str, float]) -> Stop | None:
@@ -224,7 +251,9 @@ def _order_role(
     for i, first in enumerate(keys):
         for second in keys[i + 1 :]:
             free = first not in reach[second] and second not in reach[first]
-            if free and not role.by_name and _meet(stage, tricks[first], tricks[second], sites):
+            if role.single and _meet(stage, tricks[first], tricks[second], sites):
+                problems.append(_two_of_one(stage, role, first, second))
+            elif free and not role.by_name and _meet(stage, tricks[first], tricks[second], sites):
                 problems.append(_ambiguous(stage, role, first, second, tricks))
     ordered = sorted(keys, key=lambda k: (sum(k in reach[o] for o in keys), k))
     placed = []
@@ -246,6 +275,11 @@ def _ambiguous(stage: str, role: Role, first: str, second: str, tricks: Mapping[
         hint += f"; their authors can declare an order: after=({b!r},) on {a}"
     text = f"{first!r} and {second!r} both {stage} as {role.name!r} and nothing says which comes first"
     return Problem(text, second, "", hint)
+
+
+def _two_of_one(stage: str, role: Role, first: str, second: str) -> Problem:
+    text = f"{first!r} and {second!r} both {stage} as {role.name!r}, and a player has one such trick at most"
+    return Problem(text, second, "", f"leave one out: {first}: null or {second}: null")
 
 
 def _contradictions(placed: Sequence[Placed], tricks: Mapping[str, Use]) -> Iterable[Problem]:

@@ -10,7 +10,7 @@ import itertools
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from ..base.errors import PegboardError
-from ..contract.results import Splits
+from ..contract.results import Batch, Splits
 from ..contract.stepping import FLUSH
 from ..contract.tricks import Stop
-from ..data import Batches, Groups, least_samples, unweighted
-from ..planning.plan import Assembly, start_average
+from ..data import Batches, Groups, least_samples, reading, unweighted
+from ..planning.plan import Assembly, begin_eval_weights
 from ..registry.spec_names import to_json
 from ..store import checkpoint
 from ..store.names import CHECKPOINTS
-from .evaluate import Evaluator, Halted
+from .evaluate import Evaluator, Halted, reading_batches
 from .guard import NotFinite
 from .malloc import Pages
 from .monitor import choose_monitor, loss_names
@@ -71,7 +71,7 @@ class Progress:
     position: int = 0  # updates made in the current epoch
     logged: int = 0  # step of the last row
     stopped: str = ""  # why a trick or the optimizer ended the run
-    asked: int = 0  # step at which the optimizer was asked whether it is finished
+    asked: int = 0  # step at which what comes once after an epoch came: is the optimizer finished?
     finished: str = ""  # what it said
     best: float | None = None
     best_step: int = 0
@@ -95,7 +95,7 @@ class Loop:
         self.progress = Progress()
         self.pages = Pages(assembly.device)
         self.halt = 0  # number of a signal that asks to stop; read after every step
-        start_average(assembly)
+        begin_eval_weights(assembly)
         prepare(assembly, self.train, watcher.working)
         self.linked = [make_step(assembly, kit, precision) for kit in assembly.kits]
         self.turns = turns(assembly.kits)
@@ -275,12 +275,13 @@ class Loop:
         progress = self.progress
         if whole and progress.asked < progress.step:
             progress.asked, progress.finished = progress.step, self._finished()
+            self._after_epoch()
         final = progress.step >= (self.plan.steps or 0) or bool(progress.finished)
         due = final or (progress.epoch + 1) % self.settings.trainer.eval_every == 0
         measured: dict[str, float] = {}
         if due and self.splits.val is not None:
             try:
-                with self.averaged():
+                with self.eval_weights():
                     measured = self.evaluate("val")
             except Halted:
                 self._interrupted()
@@ -303,6 +304,19 @@ class Loop:
         if better:
             progress.best, progress.best_step = value, progress.step
         self.save(("last", "best") if better else ("last",), row)
+
+    def _after_epoch(self) -> None:
+        """Let tricks that keep weights for evaluation look at an epoch that was made."""
+        for kit in self.assembly.kits:
+            if kit.eval_weights is not None and (act := kit.eval_weights[1].after_epoch) is not None:
+                act(self.assembly.model, self._samples())
+
+    def _samples(self) -> Iterator[Batch]:
+        """The training samples in order, in batches as large as those of a step."""
+        size = self.sampler.size(self.progress.epoch)
+        numbers = reading_batches(self.train, self.assembly.device, size)
+        with reading(self.train, numbers, self.settings.batches.workers) as batches:
+            yield from batches
 
     def _finished(self) -> str:
         """Why the optimizers of all players have nothing left to do, or ""."""
@@ -359,28 +373,37 @@ class Loop:
             "spec": to_json(self.plan.spec, names),
             "parts": {path: entry.qualified for path, entry in self.plan.entries()},
         }
-        with self.averaged():
+        with self.eval_weights():
             self.saver.save(self.assembly.model, state, manifest, aliases)
         self.saved_at, self.saved_step = time.monotonic(), self.progress.step
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """The model with the average of its weights, where one is kept; then as it was."""
-        average = self.assembly.average
-        if not average:
-            yield
-            return
-        weights = {n: p for n, p in self.assembly.model.named_parameters() if n in average}
-        kept = {n: p.detach().clone() for n, p in weights.items()}
+    def eval_weights(self) -> Iterator[None]:
+        """The model with the weights that tricks keep for evaluation, where they do; then as it was."""
+        others = self._kept(use=True)
+        places = self._places(others)
+        trained = {name: tensor.clone() for name, tensor in places.items()}
         try:
-            with torch.no_grad():
-                for name, p in weights.items():
-                    p.copy_(average[name])
+            self._put(places, others)
             yield
         finally:
-            with torch.no_grad():
-                for name, p in weights.items():
-                    p.copy_(kept[name])
+            self._put(places, trained)
+
+    def _kept(self, use: bool) -> dict[str, Tensor]:
+        """The weights beside those that are trained, which evaluations use or do not use."""
+        kept = [kit.eval_weights[1] for kit in self.assembly.kits if kit.eval_weights is not None]
+        return {name: tensor for each in kept if each.use is use for name, tensor in each.weights.items()}
+
+    def _places(self, names: Container[str]) -> dict[str, Tensor]:
+        """The parameters and buffers of the model with these names."""
+        model = self.assembly.model
+        named = itertools.chain(model.named_parameters(), model.named_buffers())
+        return {name: tensor.detach() for name, tensor in named if name in names}
+
+    @staticmethod
+    def _put(places: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+        for name, tensor in places.items():
+            tensor.copy_(values[name])
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs besides the weights."""
@@ -398,8 +421,9 @@ class Loop:
             "losses": [torch.stack(kept) if kept else torch.zeros(0) for kept in self.losses],
             "sums": [total.clone() for total in self.sums],
             "counts": [count.clone() for count in self.counts],
-            # What is trained goes on from these; the weights of the checkpoint are their average.
-            "trained": {n: p.detach().clone() for n, p in a.model.named_parameters() if n in a.average},
+            # What is trained goes on from these, where the weights of the checkpoint are others.
+            "trained": {name: p.clone() for name, p in self._places(self._kept(use=True)).items()},
+            "eval_weights": {name: kept.clone() for name, kept in self._kept(use=False).items()},
             "stepper": self.stepper.state_dict(),
             "skipped": [linked.guard.skipped if linked.guard is not None else 0 for linked in self.linked],
         }
@@ -428,11 +452,13 @@ class Loop:
                 linked.guard.base, linked.guard.left_out = self.progress.step, skipped
         self.saved_step = self.progress.step
         self.stepper.load_state_dict(state["stepper"] if "stepper" in state else state["compiled"])
-        named = dict(a.model.named_parameters())
-        with torch.no_grad():
-            for name, trained in state["trained"].items():
-                a.average[name].copy_(named[name])
-                named[name].copy_(trained)
+        kept = self._kept(use=True) | self._kept(use=False)
+        trained = state["trained"]
+        places = self._places(trained)
+        self._put({name: kept[name] for name in places if name in kept}, places)
+        self._put(places, trained)
+        others = state.get("eval_weights", {})  # runs of before have none
+        self._put({name: kept[name] for name in others if name in kept}, others)
         if self.precision.scaler:
             self.precision.scaler.load_state_dict(state["scaler"])
         for key, trick in a.tricks.items():

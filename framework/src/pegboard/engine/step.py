@@ -72,14 +72,18 @@ class Step:
         self.move = watch("update", self.move)  # type: ignore[method-assign]
 
     def collect_weights(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> None:
-        """The weights that decay, those that are averaged, and those that tricks may move in memory."""
+        """The weights that decay, those that others follow, and those that tricks may move in memory."""
         self.decays = _decays(kit)
         # Detached, tensors can be changed in place without a context manager, which costs calls.
         self.shrunk = [(group, value, [p.detach() for p in decayed]) for group, value, decayed in self.decays]
-        self.averages, self.averaged = _averages(assembly, self.params)
-        self.weights = [p.detach() for p in self.averaged]
-        self.pace = 1 - (assembly.plan.settings.trainer.ema or 0.0)  # at which averages follow
-        self.average = watch("average", torch_private.foreach_lerp_)
+        self.follow: Callable[[list[Tensor]], None] | None = None  # brings weights for evaluation up to date
+        self.followed = list(kit.followed.values())
+        self.weights = [p.detach() for p in self.followed]
+        self.followers: list[Tensor] = []
+        if kit.eval_weights is not None and (follow := kit.eval_weights[1].follow) is not None:
+            key, kept = kit.eval_weights
+            self.follow = watch(f"eval_weights {key}", follow)
+            self.followers = [*kept.weights.values(), *kept.state]
         edited = self.edit_grads or self.after_step
         self.owned = [(p, p.detach(), p.data_ptr()) for p in assembly.model.parameters()] if edited else []
 
@@ -108,8 +112,8 @@ class Step:
             act(self.model)
         if self.owned:
             self.restore_memory()
-        if self.averages:
-            self.average(self.averages, self.weights, self.pace)
+        if self.follow is not None:
+            self.follow(self.weights)
         return loss
 
     def set_rates(self, step: int) -> None:
@@ -239,8 +243,11 @@ class Step:
                 t.copy_(torch.where(bad, old, t))
             for act in self.after_step:
                 act(self.model)
-            for average, p in zip(self.averages, self.averaged, strict=True):
-                average.copy_(torch.where(bad, average, average.lerp(p, self.pace)))
+            if self.follow is not None:
+                before = [t.clone() for t in self.followers]
+                self.follow(self.followed)  # type: ignore[arg-type]
+                for t, old in zip(self.followers, before, strict=True):
+                    t.copy_(torch.where(bad, old, t))
         return loss
 
 
@@ -268,8 +275,8 @@ class ClosureStep(Step):
             act(self.model)
         if self.owned:
             self.restore_memory()
-        if self.averages:
-            self.average(self.averages, self.weights, self.pace)
+        if self.follow is not None:
+            self.follow(self.weights)
         return loss
 
     def evaluate(self, batches: Sequence[Batch], step: int) -> Tensor:
@@ -291,7 +298,7 @@ class ScaledStep(Step):
         super().__init__(assembly, kit, precision, watch)
         self.lean = False
         # An update that is left out must leave no trace: the scaler sees to that where nothing else acts.
-        self.looks = bool(self.shrunk or self.after_step or self.averages)
+        self.looks = bool(self.shrunk or self.after_step or self.follow)
 
     def make_guard(self, assembly: Assembly, kit: PlayerKit, watch: Watch) -> None:
         """None: the scaler looks for itself."""
@@ -354,13 +361,6 @@ def _place(groups: Sequence[dict[str, Any]], group: dict[str, Any]) -> int:
 
 def _state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
-
-
-def _averages(assembly: Assembly, params: Sequence[nn.Parameter]) -> tuple[list[Tensor], list[nn.Parameter]]:
-    """The averages of a player's weights, and the weights."""
-    own = {id(p) for p in params}
-    named = [(n, p) for n, p in assembly.model.named_parameters() if n in assembly.average and id(p) in own]
-    return [assembly.average[n] for n, _ in named], [p for _, p in named]
 
 
 def _decays(kit: PlayerKit) -> list[tuple[dict[str, Any], float, list[nn.Parameter]]]:

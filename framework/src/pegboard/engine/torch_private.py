@@ -48,11 +48,6 @@ NAMES = (
         "torch._foreach_mul_", "all weights shrink in one operation", "weights decay one after the other"
     ),
     Private(
-        "torch._foreach_lerp_",
-        "the averages of all weights follow in one operation",
-        "weights are averaged one after the other",
-    ),
-    Private(
         "torch._foreach_add",
         "the gradients of the batches of an update are added in one operation",
         "gradients of a compiled update are added one after the other",
@@ -118,11 +113,6 @@ def _mul(tensors: Sequence[Tensor], factor: float | Tensor) -> None:
         tensor.mul_(factor)
 
 
-def _lerp(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
-    for tensor, end in zip(tensors, ends, strict=True):
-        tensor.lerp_(end, weight)
-
-
 def _add(one: Sequence[Tensor], two: Sequence[Tensor]) -> list[Tensor]:
     return [a + b for a, b in zip(one, two, strict=True)]
 
@@ -157,7 +147,6 @@ class _NoMode(AbstractContextManager[Any]):
 run_backward: Any
 check_finite_: Any
 foreach_mul_: Any
-foreach_lerp_: Any
 foreach_add: Any
 has_step_hooks: bool  # whether an optimizer tells who wants to know of its steps
 has_found_inf: bool
@@ -167,12 +156,11 @@ watches: bool  # whether a dispatch mode learns what is called
 
 def bind() -> None:
     """Look the names up."""
-    global run_backward, check_finite_, foreach_mul_, foreach_lerp_, foreach_add
+    global run_backward, check_finite_, foreach_mul_, foreach_add
     global has_step_hooks, has_found_inf, DispatchMode, watches
     run_backward = find("torch.autograd.graph._engine_run_backward") or _run_backward
     check_finite_ = find("torch._amp_foreach_non_finite_check_and_unscale_") or _check_finite
     foreach_mul_ = find("torch._foreach_mul_") or _mul
-    foreach_lerp_ = find("torch._foreach_lerp_") or _lerp
     foreach_add = find("torch._foreach_add") or _add
     hooks = [find(f"torch.optim.Optimizer._optimizer_step_{when}_hooks") for when in ("pre", "post")]
     has_step_hooks = None not in hooks

@@ -28,7 +28,7 @@ from ..contract.records import Context
 from ..contract.results import Objective, Player, Splits, Update
 from ..contract.specs import DataSpec, Series
 from ..contract.stepping import Stepping
-from ..contract.tricks import ROLES, Placed, Trick, Use, order
+from ..contract.tricks import ROLES, EvalWeights, Placed, Trick, Use, order
 from ..data import Sampler, adapted_splits, cut_splits, padded_splits
 from ..registry.adapters import adapt_trick
 from ..registry.discovery import Entry
@@ -191,6 +191,8 @@ class PlayerKit:
     schedule: Callable[[int], float] | None
     closure: bool
     functional: Callable[[Optimizer, bool], Update | None] | None = None  # as the optimizer's record has it
+    eval_weights: tuple[str, EvalWeights] | None = None  # kept beside its own, and the key of their trick
+    followed: dict[str, nn.Parameter] = field(default_factory=dict)  # those that they follow, by name
 
 
 @dataclass
@@ -205,7 +207,6 @@ class Assembly:
     kits: list[PlayerKit]
     hung: list[tuple[str, pegs.Peg, list[str]]]  # name of a peg, the peg, keys of what hangs on it
     generators: dict[str, torch.Generator] = field(default_factory=dict)
-    average: dict[str, torch.Tensor] = field(default_factory=dict)  # of the weights, where trainer.ema asks
     stepping: Stepping = field(default_factory=Stepping)  # what makes the updates
     channels_last: bool = False  # images have their channels innermost in memory
 
@@ -219,11 +220,13 @@ class Assembly:
         ]
 
 
-def start_average(assembly: Assembly) -> None:
-    """Let the average of the weights, where one is kept, begin where the weights are."""
-    if assembly.plan.settings.trainer.ema is not None:
-        trained = ((n, p) for n, p in assembly.model.named_parameters() if p.requires_grad)
-        assembly.average = {name: p.detach().clone() for name, p in trained}
+def begin_eval_weights(assembly: Assembly) -> None:
+    """Let weights that tricks keep for evaluation begin where those of the model are."""
+    for kit in assembly.kits:
+        own = {id(p) for group in kit.optimizer.param_groups for p in group["params"] if p.requires_grad}
+        for key, keep in assembly.linked("eval_weights", kit.player.name):
+            kit.followed = {n: p for n, p in assembly.model.named_parameters() if id(p) in own}
+            kit.eval_weights = key, keep({name: p.detach() for name, p in kit.followed.items()})
 
 
 def overrides(trick: Trick, stage: str) -> bool:

@@ -71,8 +71,11 @@ def _leaves_traces(assembly: Assembly, kit: PlayerKit) -> str:
     """What acts in an update besides the optimizer."""
     acts = {
         "weight decay": any(group.get("decoupled_decay") for group in kit.groups),
-        "trainer.ema": assembly.plan.settings.trainer.ema is not None,
-        **{f"regularizers.{key}": True for key, _ in assembly.linked("after_step", kit.player.name)},
+        **{
+            f"regularizers.{key}": True
+            for stage in ("after_step", "eval_weights")
+            for key, _ in assembly.linked(stage, kit.player.name)
+        },
     }
     return " and ".join(name for name, does in acts.items() if does)
 

@@ -32,7 +32,16 @@ from ..engine.precision import choose_precision, full_precision, planned_device
 from ..engine.precompute import prepare
 from ..engine.step import UNTOLD, make_step, turns
 from ..engine.torch_private import compiler_absent
-from ..planning.plan import Assembly, Plan, PlayerKit, assemble, build, overrides, read_data, start_average
+from ..planning.plan import (
+    Assembly,
+    Plan,
+    PlayerKit,
+    assemble,
+    begin_eval_weights,
+    build,
+    overrides,
+    read_data,
+)
 from ..report.console import plain_table
 from .determinism import Finding, refuses, scanning
 from .device_differences import eager_waits, refused_in_evaluation, repeatability
@@ -107,7 +116,7 @@ def _run_step(assembly: Assembly, batch: Batch) -> Cost:
     batches = [batch] * trainer.accumulate
     counter = FlopCounterMode(display=False)
     counter.mod_tracker = _Untold()  # type: ignore[assignment]
-    start_average(assembly)
+    begin_eval_weights(assembly)
     if meta:
         leave_behind(assembly.model)
         _prepare(assembly, batch)

@@ -23,7 +23,7 @@ PLACES: dict[tuple[str, str], What] = {
     ("planning/channels_last.py", "lay_out"): "data",
     ("planning/plan.py", "build_network"): "weights",
     ("planning/plan.py", "_assembled"): "weights",
-    ("planning/plan.py", "start_average"): "weights",
+    ("planning/plan.py", "begin_eval_weights"): "weights",
     ("planning/plan.py", "_kit"): "optimizer",
     ("inference/loading.py", "load_into"): "weights",
     ("engine/step.py", "Step.forward"): "activations",

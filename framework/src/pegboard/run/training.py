@@ -95,7 +95,7 @@ class Following:
         """A picture of what the model generates by now, where one is due."""
         every, epoch = loop.settings.trainer.sample_every, loop.progress.epoch
         if every is not None and epoch % every == 0:
-            with loop.averaged():
+            with loop.eval_weights():
                 picture_samples(loop, self, f"samples-{epoch:04d}", f"samples after epoch {epoch}")
 
 

@@ -16,6 +16,7 @@ from pegboard import (
     Context,
     Dataset,
     DataSpec,
+    EvalWeights,
     Facts,
     Ge,
     Image,
@@ -344,6 +345,16 @@ def _after_step(self: FactorTrick, model: nn.Module) -> None:
     _edit_model(self, model)
 
 
+def _eval_weights(self: FactorTrick, weights: Mapping[str, Tensor]) -> EvalWeights:
+    kept = {name: weight.clone() for name, weight in weights.items()}
+
+    def follow(now: list[Tensor]) -> None:
+        for own, weight in zip(kept.values(), now, strict=True):
+            own.copy_(self.change(weight))
+
+    return EvalWeights(weights=kept, follow=follow)
+
+
 def _after_eval(self: FactorTrick, metrics: Mapping[str, float]) -> None:
     return None
 
@@ -351,7 +362,7 @@ def _after_eval(self: FactorTrick, metrics: Mapping[str, float]) -> None:
 ACTS: dict[str, Callable[..., Any]] = {
     "hang": _hang, "edit_model": _edit_model, "edit_groups": _edit_groups, "edit_batch": _edit_batch,
     "edit_target": _edit_target, "edit_loss": _edit_loss, "edit_grads": _edit_grads,
-    "after_step": _after_step, "after_eval": _after_eval,
+    "after_step": _after_step, "eval_weights": _eval_weights, "after_eval": _after_eval,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Whole updates as compiled graphs: forward, loss, tricks, backward, update and average in one.
+"""Whole updates as compiled graphs: forward, loss, tricks, backward and update in one.
 
 What a graph saves is what Python and dispatch cost in a step, which for a small model is most of it. Torch
 looks before every call whether a graph still fits the objects it was made from; of the updates between two
@@ -166,7 +166,7 @@ class Graphs:
     def _kept(self) -> list[Any]:
         """What stays where it is in memory, so that a GPU's replay of a graph need not copy it."""
         data, guards = self.loop.train.resident, [linked.guard for linked in self.loop.linked]
-        kept: list[Any] = [list(self.assembly.average.values())]
+        kept: list[Any] = [linked.followers for linked in self.loop.linked]
         kept += [list(state.values()) for kit in self.assembly.kits for state in kit.optimizer.state.values()]
         kept += [[g.found, g.one, g.clean, g.undone] for g in guards if g is not None]
         return kept if data is None else [*kept, data.inputs, data.target, data.weight]

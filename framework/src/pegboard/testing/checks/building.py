@@ -184,7 +184,7 @@ def runs_on_meta(subject: Subject) -> None:
     from ...planning.plan import Plan
     from ...preview.explain import explain
 
-    plan: Plan = subject.plan(ema=0.9)
+    plan: Plan = subject.plan()
     text = explain(plan, strict=True)  # which makes two steps there, and names part and line where it cannot
     why = getattr(subject.part, "synchronizes", "")
     if why and why not in text:

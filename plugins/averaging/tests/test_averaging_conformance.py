@@ -1,0 +1,3 @@
+from pegboard.testing import conformance
+
+test_part = conformance("pegboard-averaging", strict=True)
