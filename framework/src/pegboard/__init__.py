@@ -56,14 +56,13 @@ from .contract.results import (
 )
 from .contract.sampling import SampleMethod, SampleRequest
 from .contract.specs import (
+    Choices,
     Classes,
     DataSpec,
     Image,
     Labels,
-    Masked,
     Points,
     Series,
-    Span,
     Spec,
     Tokens,
     Values,
@@ -97,6 +96,7 @@ _LAZY = {
 
 __all__ = [
     "Batch",
+    "Choices",
     "Classes",
     "Codec",
     "Context",
@@ -112,7 +112,6 @@ __all__ = [
     "Le",
     "Length",
     "Lt",
-    "Masked",
     "Matches",
     "Metric",
     "Model",
@@ -144,7 +143,6 @@ __all__ = [
     "Series",
     "Site",
     "Source",
-    "Span",
     "Spec",
     "Splits",
     "Stage",

@@ -12,11 +12,12 @@ from typing import Any
 import pegboard
 import pytest
 import torch
-from pegboard import DataSpec, Masked, PegboardError, Span, Tokens
+from pegboard import DataSpec, PegboardError, Tokens
 from pegboard.cli import main
 from pegboard.inference.readable import worded
 from pegboard.inference.trained import Trained
 from pegboard_generation.writer import Writer
+from pegboard_transformer import Masked, Span
 from torch import Tensor
 
 Config = Callable[..., dict[str, Any]]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from pegboard import DataSpec, Facts, Masked, PegboardError, Tokens
+from pegboard import DataSpec, Facts, PegboardError, Tokens
 from pegboard.data import padded_splits
 from pegboard.engine.evaluate import reading_batches
 from pegboard_datasets import Hub, Input, SplitNames, Target, check_hub, hub_spec
+from pegboard_transformer import Masked
 
 WORDS = ["red", "green", "blue", "black", "white", "brown", "pink", "grey"]
 DOCUMENTS = [[f"{WORDS[i % 8]} {WORDS[k]} d{i} s{k}" for k in range(6)] for i in range(40)]
@@ -177,3 +178,14 @@ def test_wikitext_has_pairs_of_its_sections(mirror, hub):
     batch, _ = whole(splits.train, 1)
     assert batch.target[:, 0].float().mean() == 0.5
     assert batch.inputs[0].shape[1] == 63
+
+
+@pytest.mark.parametrize("kind", ["masked", "span"])
+def test_without_the_plugin_of_its_spec_the_check_says_what_to_install(kind, monkeypatch):
+    monkeypatch.setattr("pegboard_datasets.hub_options.find_spec", lambda name: None)
+    config = Hub(path="texts.txt", inputs={"text": Input(length=12)}, target=Target(kind=kind))
+    found = [p for p in check_hub(config, Facts()) if p.field == "target.kind"]
+    assert [p.hint for p in found] == ["pip install pegboard-transformer"]
+    assert "hidden symbols and answers are specs of pegboard-transformer" in found[0].message
+    monkeypatch.undo()
+    assert not [p for p in check_hub(config, Facts()) if "pegboard-transformer" in p.message]

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from pegboard import Classes, DataSpec, Facts, PegboardError, Span, Tokens
+from pegboard import Classes, DataSpec, Facts, PegboardError, Tokens
 from pegboard_datasets import Hub, Input, Target, check_hub, hub_spec
 from pegboard_datasets.spans import token_span
 from pegboard_datasets.text import fit_vocabulary
+from pegboard_transformer import Span
 
 SYMBOLS = ("words", "whitespace", "characters", "bpe", "wordpiece", "unigram")
 

@@ -17,9 +17,7 @@ from pegboard import (
     DataSpec,
     Facts,
     Labels,
-    Masked,
     PegboardError,
-    Span,
     Tokens,
     Trick,
     Values,
@@ -27,6 +25,7 @@ from pegboard import (
 )
 from pegboard_distillation import Distillation, build, check, pegboard_regularizers
 from pegboard_distillation.trick import DistillationTrick, SequenceTrick
+from pegboard_transformer import Masked, Span
 from sweeps import first_of_each
 from torch import nn
 

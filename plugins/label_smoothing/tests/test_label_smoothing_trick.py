@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from light import loaded
 from pegboard import (
+    Choices,
     Classes,
     Context,
     DataSpec,
     Facts,
     Labels,
-    Masked,
     ObjectivePart,
     PegboardError,
     Resident,
@@ -291,7 +291,7 @@ def test_only_a_target_by_itself_goes_without_parentheses():
 def test_the_record_names_what_the_trick_overrides():
     record = next(r for r in pegboard_regularizers() if r.name == "label_smoothing")
     assert record.stages == {"edit_target": "smooth"}
-    assert set(record.targets) == {Classes, Labels, Tokens, Masked} and Values not in record.targets
+    assert set(record.targets) == {Classes, Labels, Choices} and Values not in record.targets
     overridden = {n for n in vars(LabelSmoothingTrick) if n in vars(Trick) and not n.startswith("_")}
     assert overridden == {"prepare", "edit_target", "formula"}
 

@@ -7,26 +7,17 @@ import points
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import (
-    Batch,
-    Classes,
-    Context,
-    DataSpec,
-    Labels,
-    Masked,
-    PegboardError,
-    Span,
-    Tokens,
-    Values,
-    Vector,
-)
+from pegboard import Batch, Classes, Context, DataSpec, Labels, PegboardError, Tokens, Values, Vector
 from pegboard.config.check import ConfigError, check
 from pegboard_objectives import functional as losses
 from pegboard_objectives import measures, pegboard_objectives
+from pegboard_transformer import Masked, Span
+from pegboard_transformer import pegboard_objectives as text_objectives
 from sklearn.metrics import brier_score_loss, hinge_loss, log_loss
 from torch import nn
 
-PARTS = {part.name: part for part in pegboard_objectives()}
+# Those of texts, which pegboard-transformer has, obey the same laws.
+PARTS = {part.name: part for part in (*pegboard_objectives(), *text_objectives())}
 CLASSES, TOKENS, LABELS, VALUES = Classes(4), Tokens(6, 5), Labels(3), Values(2)
 CASES = [
     ("cross_entropy", {}, CLASSES),

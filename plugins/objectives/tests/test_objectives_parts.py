@@ -13,10 +13,8 @@ from pegboard import (
     DataSpec,
     Facts,
     Labels,
-    Masked,
     Objective,
     Series,
-    Span,
     Tokens,
     Values,
     Vector,
@@ -24,9 +22,11 @@ from pegboard import (
 from pegboard.config.check import ConfigError, check, refine
 from pegboard.testing import PARTNERS
 from pegboard_objectives import pegboard_objectives
+from pegboard_transformer import Masked, Span
+from pegboard_transformer import pegboard_objectives as text_objectives
 from torch import nn
 
-PARTS = {part.name: part for part in pegboard_objectives()}
+PARTS = {part.name: part for part in (*pegboard_objectives(), *text_objectives())}
 
 
 def build(name, spec, **fields):

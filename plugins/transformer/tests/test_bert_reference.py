@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from pegboard import Classes, Context, DataSpec, Masked, Span, Tokens
+from pegboard import Classes, Context, DataSpec, Tokens
+from pegboard_transformer import Masked, Span
 from pegboard_transformer.bert_options import BERT, Bert
 
 transformers = pytest.importorskip("transformers")

@@ -6,7 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from bert_toys import BEGIN, END, FIRST, LENGTH, PADDING, SIDES, TARGETS, TEXT, VOCAB, made
-from pegboard import Context, DataSpec, Facts, Masked, Span, Tokens
+from pegboard import Context, DataSpec, Facts, Tokens
+from pegboard_transformer import Masked, Span
 from pegboard_transformer.bert_options import BERT, Bert
 
 pytestmark = pytest.mark.usefixtures("lean")
@@ -113,7 +114,7 @@ def test_what_follows_is_read_from_the_first_place_alone():
 @pytest.mark.catalogue("S4-107")
 def test_only_hidden_places_teach_symbols():
     inputs, target = texts("hidden", 40)
-    from pegboard_objectives.texts import pretraining
+    from pegboard_transformer.objectives import pretraining
 
     asked = target.clone()
     asked[:, 0] = -100

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pegboard import Classes, Context, Dataset, DataSpec, Masked, Resident, Span, Splits, Tokens, hookimpl
+from pegboard import Classes, Context, Dataset, DataSpec, Resident, Splits, Tokens, hookimpl
 from pegboard_datasets.masking import mask_tokens, pair_sentences
+from pegboard_transformer import Masked, Span
 from torch import Tensor
 
 PADDING, BEGIN, END, MASK, FIRST, VOCAB = 0, 1, 2, 3, 4, 24  # words are 4 to 23

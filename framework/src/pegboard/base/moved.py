@@ -8,6 +8,7 @@ MOVED = {
     for module, since, names in (
         ("pegboard_generation", "0.3", "beam_search extend"),
         ("pegboard_gnn", "0.3", GRAPHS),
+        ("pegboard_transformer", "0.3", "Masked Span"),
     )
     for name in names.split()
 }

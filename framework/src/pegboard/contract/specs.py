@@ -340,7 +340,21 @@ class Series(Spec):
 
 
 @dataclass(frozen=True)
-class Tokens(Spec):
+class Choices(Spec):
+    """As a target, one of several at each of several places: int64 (batch, places), -100 where none is asked.
+
+    A model predicts it by a logit for each of them, in the last axis. What is true of all such targets, as of
+    symbols, tricks need not know of each.
+    """
+
+    @property
+    def choices(self) -> int | None:
+        """Among how many."""
+        return self.size
+
+
+@dataclass(frozen=True)
+class Tokens(Choices):
     """A sequence of symbols: an int64 tensor (batch, length); `padding` marks the places after the end."""
 
     stepwise: ClassVar[bool] = True
@@ -393,64 +407,6 @@ class Tokens(Spec):
 
     def output_shape(self, outputs: int) -> tuple[int, ...]:
         return (outputs,) if self.length is None else (self.length, outputs)
-
-
-@dataclass(frozen=True)
-class Span(Spec):
-    """A stretch of a sequence: an int64 tensor (batch, 2), the places of its first and last symbol."""
-
-    decoded: ClassVar[bool] = True
-
-    length: int | None = None  # of the longest sequence
-
-    @property
-    def size(self) -> int | None:
-        return 2
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        return _dense(self, rows, device, 2).long()
-
-    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
-        """The text between the places too, where the data set writes one."""
-        found, read = super().describe(columns, **known), known.get("decode_input")
-        if read is None or not {"start", "end"} <= columns.keys():
-            return found
-        places = zip(known["inputs"][0], found["start"], found["end"], strict=True)
-        return {"answer": [read(0, row[None, a : b + 1])[0].strip() for row, a, b in places], **found}
-
-    def output_shape(self, outputs: int) -> tuple[int, ...]:
-        return (outputs,) if self.length is None else (2, self.length)
-
-
-@dataclass(frozen=True)
-class Masked(Spec):
-    """Symbols hidden in a text of two sentences: an int64 tensor (batch, 1 + length).
-
-    First whether the second sentence follows the first, 1 or 0, -100 where that is not asked; then for every
-    place of the text the symbol that is hidden there, -100 where none is.
-    """
-
-    stepwise: ClassVar[bool] = True
-    decoded: ClassVar[bool] = True
-
-    vocab: int | None = None
-    length: int | None = None  # of the longest sample; a batch of shorter ones may be shorter
-
-    @property
-    def size(self) -> int | None:
-        return self.vocab
-
-    def example(self, rows: int, device: str) -> torch.Tensor:
-        return _dense(self, rows, device, None if self.length is None else 1 + self.length).long()
-
-    def describe(self, columns: Mapping[str, Sequence[torch.Tensor]], **known: Any) -> dict[str, list[Any]]:
-        found, read = super().describe(columns, **known), known.get("decode_input")
-        if read is not None and "symbols" in columns:
-            found["symbols"] = [read(0, cell.unsqueeze(0))[0] for cell in columns["symbols"]]
-        return found
-
-    def output_shape(self, outputs: int) -> tuple[int, ...]:
-        return (outputs,) if self.vocab is None or self.length is None else (1 + self.length, self.vocab)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,15 @@ from torch.nn import functional
 
 from pegboard import (
     Batch,
+    Choices,
     Classes,
     DataSpec,
     Decoding,
-    Masked,
     Objective,
     Peg,
     Resident,
     Series,
     Source,
-    Span,
     Spec,
     Tokens,
 )
@@ -89,7 +88,7 @@ class PlainLoss(Objective):
     """Cross entropy for classes and symbols, else squares; `weight` weighs samples."""
 
     def __init__(self, target: Spec | None) -> None:
-        self.classes = isinstance(target, (Classes, Tokens, Span, Masked))
+        self.classes = isinstance(target, (Classes, Choices))
         self.padding: int = getattr(target, "padding", -1)
         self.formula = "-log softmax(f(x))[y]" if self.classes else "mean((f(x) - y)^2)"
 
@@ -124,11 +123,8 @@ def _samples(spec: DataSpec) -> tuple[list[Tensor], Tensor]:
         return read, x[:, :3].argmax(1)
     if isinstance(target, Series):
         return read, first.roll(-1, 1)
-    if isinstance(target, Span):
-        return read, torch.stack((x[:, 0] > 0, x[:, 0] > 0), 1).long()
-    if isinstance(target, Masked):
-        hidden = torch.where((torch.arange(6) % 3 == 1) & lasts, first, -100)
-        return read, torch.cat(((x[:, :1] > 0).long(), hidden), 1)
+    if target is not None and type(target).__module__ != Spec.__module__:
+        return read, target.example(ALL, "cpu")
     assert isinstance(target, Tokens) and target.vocab is not None
     if len(read) == 2:  # what is read second, a step further
         return read, torch.cat((read[1][:, 1:], torch.full((ALL, 1), target.padding)), 1)

@@ -31,7 +31,6 @@ from .hub_options import (
 from .language import language_splits
 from .loading import Loaded, choose, load, pooled
 from .mistakes import mistake
-from .pretraining import pretraining_splits
 from .reading import Columns
 from .rows import Rows
 from .saved import Form, given_vocabulary
@@ -82,6 +81,8 @@ def _splits(config: Hub, loaded: Loaded, fold: tuple[int, int] | None, seed: int
     if target.kind == "next":
         return language_splits(config, loaded, train, val, test, fold)
     if target.kind == "masked":
+        from .pretraining import pretraining_splits
+
         return pretraining_splits(config, loaded, (train, val, test), seed, fold)
     if target.kind in HELD:
         chosen = _share_out(config, train, val, test, None, fold)

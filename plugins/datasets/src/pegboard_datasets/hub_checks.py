@@ -27,6 +27,7 @@ from .hub_options import (
     target_input,
     target_of,
     text_inputs,
+    told,
 )
 from .options import check_cut
 from .series_options import check_series
@@ -194,6 +195,9 @@ def _check_texts(config: Hub, columns: dict[str, Input], target: Target) -> Iter
     if kind in ("next", "masked") and target_columns(target):
         found = "the next symbol comes" if kind == "next" else "hidden symbols come"
         yield Problem(f"{found} from the input", "target.column", f"no column with kind: {kind}")
+    if not told(kind):
+        message = "hidden symbols and answers are specs of pegboard-transformer, which is not installed"
+        yield Problem(message, "target.kind", hint="pip install pegboard-transformer")
     if kind == "span" and not config.marked:
         yield Problem("answers need a place for none, the <cls> before the texts", "marked", "true")
     if kind == "span" and len(target_columns(target)) > 2:

@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,9 +17,7 @@ from pegboard import (
     Image,
     Labels,
     Length,
-    Masked,
     Series,
-    Span,
     Spec,
     Tokens,
     Values,
@@ -302,10 +301,21 @@ def _text_spec(config: Hub) -> DataSpec:
     text = Tokens(None, total, PADDING, number_of(CLASS, marks), number_of(SEPARATOR, marks))
     two = len(columns) == 2 or target.kind == "masked"
     inputs = (text, Tokens(2, total)) if two else (text,)
-    asked: dict[str, Spec] = {
-        "tags": Tokens(None, total),
-        "span": Span(total),
-        "masked": Masked(None, total),
-    }
-    answer_spec = _plain_target(target.kind) or asked[target.kind]
+    answer_spec = _plain_target(target.kind) or _asked(target.kind, total)
     return DataSpec(inputs, answer_spec, (names, "segments")[: len(inputs)])
+
+
+def _asked(kind: str, length: int | None) -> Spec | None:
+    """What is asked of a text; None where the plugin is not there whose spec says it, as a check tells."""
+    if kind == "tags":
+        return Tokens(None, length)
+    if not told(kind):
+        return None
+    from pegboard_transformer import Masked, Span
+
+    return Span(length) if kind == "span" else Masked(None, length)
+
+
+def told(kind: str) -> bool:
+    """Whether the plugin is installed whose spec says what is asked, hidden symbols or an answer."""
+    return kind not in ("span", "masked") or find_spec("pegboard_transformer") is not None

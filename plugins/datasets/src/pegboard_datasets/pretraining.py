@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from pegboard import Batch, Context, DataSpec, Masked, Ragged, Resident, Sequences, Source, Splits
+from pegboard import Batch, Context, DataSpec, Ragged, Resident, Sequences, Source, Splits
+from pegboard_transformer import Masked
 from torch import Tensor
 
 from .assembly import fingerprint, join_splits

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 import torch
-from pegboard import DataSpec, Sequences, Span, Spec, Splits, Tokens
+from pegboard import DataSpec, Sequences, Spec, Splits, Tokens
 from torch import Tensor
 
 from .assembly import Samples, make_splits
@@ -58,6 +58,8 @@ def sentence_splits(
         form = _form(config, vocabulary, texts["train"])
         if target is None:
             samples, extra = _span_samples(config, form, there, texts)
+            from pegboard_transformer import Span
+
             spec = Span(form.length)
         else:
             samples = {s: Samples(form.inputs(*texts[s]), target.rows(rows)) for s, rows in there.items()}

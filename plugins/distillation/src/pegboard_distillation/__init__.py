@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pegboard import (
+    Choices,
     Classes,
     Context,
     DataSpec,
@@ -16,14 +17,12 @@ from pegboard import (
     Gt,
     Labels,
     Le,
-    Masked,
     Prefixed,
     Problem,
     Regularizer,
     Role,
     SavedModel,
     Series,
-    Span,
     Tokens,
     Trick,
     Values,
@@ -102,7 +101,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             check=check,
             stages={"edit_loss": "mix", "edit_batch": TEACH.name},
             roles=(TEACH,),
-            targets=(Classes, Tokens, Labels, Values, Series, Span, Masked),
+            targets=(Classes, Choices, Labels, Values, Series),
             neutral={"alpha": 0.0},
             trial=trial,
         )

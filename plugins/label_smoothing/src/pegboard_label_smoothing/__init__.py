@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pegboard import (
+    Choices,
     Classes,
     Context,
     Facts,
     Ge,
     Labels,
     Lt,
-    Masked,
     Problem,
     Regularizer,
-    Tokens,
+    Spec,
     Trick,
     Values,
     hookimpl,
@@ -97,13 +97,18 @@ def _check_confusion(confusion: tuple[tuple[float, ...], ...], facts: Facts) -> 
     target = None if facts.spec is None else facts.spec.target
     if isinstance(target, Labels):
         expected, why = 2, "each label is on or off"
-    elif target is not None and target.size is not None:
-        expected, why = target.size, f"the target is {target}"
+    elif target is not None and (count := choices(target)) is not None:
+        expected, why = count, f"the target is {target}"
     else:
         return
     if size and size != expected:
         message = f"the confusion matrix is for {size} classes, and {why}"
         yield Problem(message, "confusion", f"{expected} rows of {expected} entries")
+
+
+def choices(target: Spec) -> int | None:
+    """How many classes or symbols a target is one of."""
+    return target.choices if isinstance(target, Choices) else target.size
 
 
 def build(config: LabelSmoothing, context: Context) -> Trick:
@@ -127,7 +132,7 @@ def pegboard_regularizers() -> list[Regularizer[Any]]:
             build,
             check=check,
             stages={"edit_target": "smooth"},
-            targets=(Classes, Labels, Tokens, Masked),
+            targets=(Classes, Labels, Choices),
             neutral={"epsilon": 0.0},
         ),
         Regularizer(

@@ -8,7 +8,7 @@ import torch
 from pegboard import Labels, PegboardError, Resident, Spec, Tokens, Trick
 from torch import Tensor
 
-from . import LabelNoise, LabelSmoothing, identity, strength
+from . import LabelNoise, LabelSmoothing, choices, identity, strength
 from .functional import (
     IGNORED,
     add_noise,
@@ -87,13 +87,14 @@ class LabelNoiseTrick(Trick):
 
 
 def _classes(target: Spec | None) -> int:
-    if target is None or target.size is None:
+    count = None if target is None else choices(target)
+    if count is None:
         raise PegboardError(
             f"label smoothing needs to know how many classes there are, and the target is "
             f"{target or 'not stated'}.\nGive the data set a target of the form Classes(count=...) "
             "or Tokens(vocab=...), or give the trick a confusion matrix."
         )
-    return target.size
+    return count
 
 
 def replace_target(loss: str, by: str, *, term: bool = False) -> str:

@@ -15,13 +15,11 @@ from pegboard import (
     Gt,
     Labels,
     Length,
-    Masked,
     Objective,
     ObjectivePart,
     ProbePart,
     Problem,
     Series,
-    Span,
     Spec,
     Tokens,
     Values,
@@ -127,18 +125,6 @@ class Lp:
 @dataclass(frozen=True)
 class Clusters:
     """Clustering (k-means) loss: squared distance to the nearest centre."""
-
-
-@dataclass(frozen=True)
-class SpanAnswer:
-    """Span loss for extractive question answering: cross entropy of the answer's first and last token."""
-
-    longest: Annotated[int, Ge(1)] | None = None  # places that an answer may have; null: any number
-
-
-@dataclass(frozen=True)
-class Pretraining:
-    """BERT pretraining loss: cross entropy of the masked tokens, plus that of next-sentence prediction."""
 
 
 @dataclass(frozen=True)
@@ -310,25 +296,6 @@ def pegboard_objectives() -> list[ObjectivePart[Any]]:
             check=_check_ranked,
             targets=(Classes,),
             outputs=_one_for_two,
-        ),
-        ObjectivePart(
-            "span",
-            SpanAnswer,
-            _build("span"),
-            players=("model",),
-            metrics=names.span,
-            targets=(Span,),
-            default_for=(Span,),
-        ),
-        ObjectivePart(
-            "pretraining",
-            Pretraining,
-            _build("pretraining"),
-            players=("model",),
-            metrics=names.pretraining,
-            targets=(Masked,),
-            default_for=(Masked,),
-            soft=True,
         ),
         ObjectivePart(
             "clustering",

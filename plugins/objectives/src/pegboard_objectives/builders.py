@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from pegboard import Classes, Context, Labels, Masked, Objective, Series, Span, Spec, Tokens, Values
+from pegboard import Classes, Context, Labels, Objective, Series, Spec, Tokens, Values
 from torch import Tensor
 
 from . import (
@@ -21,13 +21,10 @@ from . import (
     Lp,
     Mse,
     Perceptron,
-    Pretraining,
-    SpanAnswer,
 )
 from . import functional as losses
 from .objective import Classification, Clustering, LabelSet, Loss, Regression
 from .perceptron import PerceptronLoss
-from .texts import Answering, Uncovering
 
 
 def _constant(values: Sequence[float] | None, context: Context) -> Tensor | None:
@@ -113,16 +110,6 @@ def _values(name: str, full: Loss, config: Mse | L1 | Huber | Lp, context: Conte
 
 def clustering(config: Clusters, context: Context) -> Objective:
     return Clustering(losses.clustering, context.spec.target)
-
-
-def span(config: SpanAnswer, context: Context) -> Objective:
-    assert isinstance(context.spec.target, Span)
-    return Answering(context.spec.target, config.longest)
-
-
-def pretraining(config: Pretraining, context: Context) -> Objective:
-    assert isinstance(context.spec.target, Masked)
-    return Uncovering(context.spec.target)
 
 
 def hinge(config: Hinge, context: Context) -> Objective:

@@ -43,13 +43,5 @@ def supervised(scores: bool, config: Any, target: Spec | None) -> tuple[str, ...
     return USUAL_OF_LABELS if isinstance(target, Labels) else USUAL_OF_VALUES
 
 
-def span(config: Any, target: Spec | None) -> tuple[str, ...]:
-    return ("exact_match", "f1")
-
-
 def clustering(config: Any, target: Spec | None) -> tuple[str, ...]:
     return ("ari",) if isinstance(target, Classes) else ()
-
-
-def pretraining(config: Any, target: Spec | None) -> tuple[str, ...]:
-    return ("masked_accuracy", "next_accuracy", "perplexity")

@@ -10,6 +10,7 @@ from pegboard import (
     Image,
     Labels,
     Model,
+    ObjectivePart,
     PegboardError,
     Series,
     Site,
@@ -22,13 +23,15 @@ from pegboard import (
 from .bert_options import BERT, Bert
 from .checks import check_decoder, check_encoder, check_translation, check_vit
 from .configs import Decoder, Encoder, Translation, Vit
+from .objective_options import objective_parts
+from .specs import Masked, Span
 
 if TYPE_CHECKING:
     from torch import nn
 
     from .blocks import Form
 
-__all__ = ["Bert", "Decoder", "Encoder", "Translation", "Vit"]
+__all__ = ["Bert", "Decoder", "Encoder", "Masked", "Span", "Translation", "Vit"]
 
 
 def form_of(config: Any) -> Form:
@@ -208,3 +211,8 @@ def pegboard_models() -> list[Model[Any]]:
         ),
         BERT,
     ]
+
+
+@hookimpl
+def pegboard_objectives() -> list[ObjectivePart[Any]]:
+    return objective_parts()

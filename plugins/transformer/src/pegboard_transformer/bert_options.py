@@ -12,15 +12,14 @@ from pegboard import (
     Facts,
     Gt,
     Labels,
-    Masked,
     Model,
     Problem,
-    Span,
     Tokens,
     Values,
 )
 
 from .configs import Count
+from .specs import Masked, Span
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from pegboard import Context, DataSpec, Masked, PegboardError, Span
+from pegboard import Context, DataSpec, PegboardError
 from pegboard_label_smoothing.functional import smooth_labels
-from pegboard_objectives import pegboard_objectives
-from pegboard_objectives.texts import best_span, follow_part, span_overlap
+from pegboard_transformer import Masked, Span, pegboard_objectives
+from pegboard_transformer.objectives import best_span, follow_part, span_overlap
 
 PARTS = {part.name: part for part in pegboard_objectives()}
 VOCAB, LENGTH = 7, 9

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pegboard import Batch, Masked, Metric, Span
+from pegboard import Batch, Metric
+from pegboard_objectives.functional import IGNORED, class_counts, cross_entropy
+from pegboard_objectives.objective import Supervised
 from torch import Tensor
 
-from .functional import IGNORED, class_counts, cross_entropy
-from .objective import Supervised
+from .specs import Masked, Span
 
 
 def best_span(output: Tensor, longest: int | None = None) -> Tensor:
@@ -87,7 +88,7 @@ class Answering(Supervised):
         )
 
     def metrics(self) -> dict[str, Metric]:
-        from .metrics import Fed
+        from pegboard_objectives.metrics import Fed
 
         def known(target: Tensor) -> Tensor:
             return (target != IGNORED).all(-1)
@@ -120,7 +121,7 @@ class Uncovering(Supervised):
         return asked(batch)
 
     def metrics(self) -> dict[str, Metric]:
-        from .metrics import Fed
+        from pegboard_objectives.metrics import Fed
 
         def hidden(output: Tensor, target: Tensor) -> tuple[Tensor, ...]:
             return output[:, 1:].argmax(-1) == target[:, 1:], target[:, 1:] != IGNORED

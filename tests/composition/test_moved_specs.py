@@ -17,11 +17,16 @@ from pegboard.registry.spec_names import SpecNames, UnknownSpec
 from pegboard.testing.runs import differences, lean, watched, whole
 from pegboard.tools.api import resume, train
 
+TOYS = str(Path(__file__).parents[1] / "support" / "bert_toys.py")
 TRAINER = {"steps": 6, "save_every": 2, "device": "cpu", "threads": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "pegboard-gnn": {
         "data": {"name": "block_model", "nodes": 40, "batch_size": 8},
         "model": {"name": "gcn", "hidden": [4]},
+    },
+    "pegboard-transformer": {
+        "data": {"name": "toy", "task": "pairs", "samples": 40, "batch_size": 8},
+        "model": {"name": "bert", "layers": 1, "width": 8, "heads": 2, "longest": 16},
     },
 }
 
@@ -43,18 +48,19 @@ def test_a_run_of_before_is_used_and_goes_on(
     owner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {"optimizer": {"name": "adam", "lr": 0.01}, "trainer": TRAINER, **RUNS[owner]}
+    given["plugins"] = {"local": [TOYS]}
     with lean():
         untouched, events = whole(given, tmp_path / "whole")
         with watched(cut=len(events) // 2), pytest.raises(Interrupted) as stopped:
             train(given, root=tmp_path, quiet=True)
         folder = next(path for path in tmp_path.glob("*/2*") if str(path) in str(stopped.value))
         assert any(name.startswith(f"{owner}:") for name in written_before(folder, owner))
-        assert resume(folder, quiet=True).summary["status"] == "finished"
+        assert resume(folder, quiet=True, local=[TOYS]).summary["status"] == "finished"
         assert differences(untouched, folder) == []
         written_before(folder, owner)
-        assert main(["eval", str(folder)]) == 0
-        assert main(["predict", str(folder)]) == 0
-        assert pegboard.load(folder) is not None
+        assert main(["eval", str(folder), "--local", TOYS]) == 0
+        assert main(["predict", str(folder), "--local", TOYS]) == 0
+        assert pegboard.load(folder, local=[TOYS]) is not None
     assert "test" in capsys.readouterr().out
 
 
