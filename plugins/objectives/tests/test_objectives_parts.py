@@ -20,6 +20,7 @@ from pegboard import (
     Vector,
 )
 from pegboard.config.check import ConfigError, check, refine
+from pegboard.registry.discovery import Registry
 from pegboard.testing import PARTNERS
 from pegboard_objectives import pegboard_objectives
 from pegboard_transformer import Masked, Span
@@ -70,6 +71,13 @@ def test_objectives_measure_without_torchmetrics():
 )
 def test_each_target_has_one_default(spec, name):
     assert [part.name for part in PARTS.values() if spec in part.default_for] == [name]
+
+
+def test_no_target_has_two_defaults_among_all_plugins_here():
+    registry = Registry.discover()
+    made = [spec for e in registry.entries("objective") if registry.indexed(e) for spec in e.part.default_for]
+    assert len(made) == len(set(made)) > 6
+    assert {e.part.name for e in registry.indexed_entries("objective")} >= {"mse", "span"}
 
 
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)

@@ -212,6 +212,9 @@ def default_objective(registry: Registry, target: Spec | None, model: Read | Non
         except UnknownPart as error:
             hint = f"the {model.what} is trained by the objective {name!r}"
             return Mistake(path="objective", message=str(error), absent=True, hint=hint)
+    for entry in registry.indexed_entries("objective"):  # a target is that of one of them
+        if _default_for(entry, target, exact=True):
+            return entry
     made = [e for e in registry.entries("objective") if _default_for(e, target, exact=True)]
     made = made or [e for e in registry.entries("objective") if _default_for(e, target, exact=False)]
     # A stranger's plugin, installed but not named, must not change what a config means.

@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -148,6 +148,17 @@ class Registry:
     def entries(self, kind: str) -> list[Entry]:
         """The parts of a kind that ready plugins offer, by name."""
         return sorted(self._find(kind), key=lambda e: (e.part.name, e.plugin.dist))
+
+    def indexed_entries(self, kind: str) -> Iterator[Entry]:
+        """Those of them that the core's own list has, plugin by plugin: none is imported before its turn."""
+        for plugin in sorted(self._plugins, key=lambda plugin: plugin.dist):
+            if plugin.waits is not None and any(
+                k == kind and _known(k, n) == plugin.dist for k, n in plugin.offers
+            ):
+                plugin.waits()
+            for part in plugin.parts if plugin.status == "ready" else ():
+                if part.kind == kind and self.indexed(Entry(part, plugin)):
+                    yield Entry(part, plugin)
 
     def recipes(self) -> list[tuple[Plugin, Path]]:
         """Folders of recipes with the plugin that brings each."""
