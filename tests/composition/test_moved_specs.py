@@ -17,7 +17,7 @@ from pegboard.registry.spec_names import SpecNames, UnknownSpec
 from pegboard.testing.runs import differences, lean, watched, whole
 from pegboard.tools.api import resume, train
 
-TOYS = str(Path(__file__).parents[1] / "support" / "bert_toys.py")
+TOYS = str(Path(__file__).parents[1] / "support" / "parts" / "bert_toys.py")
 TRAINER = {"steps": 6, "save_every": 2, "device": "cpu", "threads": 1}
 RUNS: dict[str, dict[str, Any]] = {
     "pegboard-gnn": {
