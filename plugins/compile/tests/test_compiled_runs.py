@@ -15,6 +15,8 @@ from pegboard.config.check import ConfigError, check
 from pegboard.engine.loop import Interrupted
 from pegboard.store.checkpoint import digest
 from pegboard.testing.runs import differences, lean, points, watched, whole
+from pegboard_compile import stepping
+from pegboard_compile.graph import reason
 
 CONFIG: dict[str, Any] = {
     "seed": 1,
@@ -100,3 +102,15 @@ def test_a_model_is_used_where_nothing_compiles(tmp_path: Path) -> None:
         check(file)
     model = pegboard.load(folder)
     assert model(torch.zeros(1, 2)).shape == (1, 2)
+
+
+def test_what_cannot_be_traced_is_not_said_of_the_stepper(tmp_path: Path) -> None:
+    given = config(compile="step") | {
+        "data": {"name": "adding", "samples": 40, "length": 4, "batch_size": 8},
+        "model": {"name": "rnn", "cell": "lstm", "hidden": 4},
+    }
+    made = pegboard.train(given, root=tmp_path, quiet=True).summary["compiled"]
+    assert made["level"] == "off" and made["why"].startswith("model (rnn, cells.py:"), made["why"]
+    plan = pegboard.plan(given)
+    error = RuntimeError(f'no\n  File "{tmp_path}/x.py", line 3\n  File "{stepping.__file__}", line 9')
+    assert reason(error, plan) == "no (stepping.py:9)"

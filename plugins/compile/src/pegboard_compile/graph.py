@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pegboard import Stepper
 from pegboard.base.files import cache_folder
 from pegboard.planning.plan import Plan
 from torch import Tensor
@@ -235,7 +236,8 @@ def reason(error: Exception, plan: Plan) -> str:
     said = lines[0] if lines else type(error).__name__
     places = re.findall(r'File "([^"]+)", line (\d+)', text)
     for file, line in reversed(places):
-        if (found := plan.part_in(file)) is not None:
+        found = plan.part_in(file)
+        if found is not None and found[0] != Stepper.kind:  # which calls all the others
             path, entry = found
             return f"{path} ({entry.part.name}, {Path(file).name}:{line}): {said}"
     where = f" ({Path(places[-1][0]).name}:{places[-1][1]})" if places else ""
