@@ -27,7 +27,7 @@ from typing import Any
 import steps
 import torch
 from pegboard import Batch, Resident
-from pegboard.engine.malloc import kept_heap
+from pegboard.run.malloc import kept_heap
 from report import put
 from torch import nn
 from torch.nn import functional

@@ -17,7 +17,7 @@ from typing import Any
 import steps
 import torch
 from families import PICTURES, configs, shown, timed
-from pegboard.engine.malloc import kept_heap
+from pegboard.run.malloc import kept_heap
 from report import put
 
 ALREADY = ("cnn", "lenet", "resnet-8", "densenet", "multiview", "vit", "vae, convolutional", "diffusion")

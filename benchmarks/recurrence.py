@@ -28,9 +28,9 @@ from machine import machine
 from pegboard import Batch, Resident
 from pegboard.config.check import check
 from pegboard.engine.loop import Loop
-from pegboard.engine.malloc import kept_heap
 from pegboard.engine.precision import choose_precision
 from pegboard.planning.plan import assemble, make_plan
+from pegboard.run.malloc import kept_heap
 from ratios import ratio
 from report import put
 from torch.nn import functional

@@ -1,14 +1,12 @@
 """Memory that a run on the CPU keeps between its steps."""
 
-import ctypes
 import resource
 import sys
-from pathlib import Path
 
 import pegboard
 import pytest
 import torch
-from pegboard.engine import malloc
+from pegboard.run import malloc
 
 BLOCKS, LARGE = 6, 4 * 2**20  # tensors of 16 MiB: together more than the C library keeps by itself
 PAGES = BLOCKS * LARGE * 4 // resource.getpagesize()
@@ -37,17 +35,6 @@ class Library:
     def malloc_trim(self, kept: int) -> None:
         self.told.append(("malloc_trim", kept))
 
-    def madvise(self, first: ctypes.c_void_p, size: ctypes.c_size_t, advice: int) -> None:
-        self.told.append(("madvise", first.value, size.value, advice))
-
-    class sbrk:  # noqa: N801
-        """Says where the heap ends."""
-
-        end = 0
-
-        def __new__(cls, more: int) -> int:
-            return cls.end
-
 
 @pytest.fixture
 def library(monkeypatch):
@@ -72,49 +59,6 @@ def test_tensors_that_come_and_go_fetch_their_pages_once(monkeypatch):
 def test_a_run_keeps_the_heap_until_its_end(library, tmp_path):
     pegboard.train(CONFIG, root=tmp_path, quiet=True)
     assert library.told == KEPT + PUT_BACK
-
-
-def flags() -> list[str]:
-    """What the system was told of each part of this process's heap."""
-    told = Path("/proc/self/smaps").read_text("utf-8").split("[heap]")[1:]
-    return [part.split("VmFlags:")[1].splitlines()[0] for part in told]
-
-
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no large pages here")
-def test_a_heap_that_grew_lies_in_large_pages(monkeypatch):
-    for name in malloc.VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    with malloc.kept_heap("cpu"):
-        kept = [torch.ones(LARGE) for _ in range(BLOCKS)]
-        before = [t.sum() for t in kept]
-        pages = malloc.Pages("cpu")
-        pages.settle()
-        assert any("hg" in part.split() for part in flags())
-        assert [t.sum() for t in kept] == before
-
-
-def test_large_pages_are_asked_for_only_where_the_heap_grew(library, monkeypatch):
-    page, start = malloc.PAGE, 10 * malloc.PAGE
-    monkeypatch.setattr(malloc, "_heap", lambda: [(start - 5, library.sbrk.end)])
-    monkeypatch.setattr(library.sbrk, "end", start + 3 * page + 7)
-    pages = malloc.Pages("cpu")
-    pages.settle()
-    asked = [("madvise", start, 3 * page, advice) for advice in (malloc.HUGE, malloc.COLLAPSE)]
-    assert library.told == asked
-    library.sbrk.end += page - 1
-    pages.settle()
-    assert library.told == asked
-    library.sbrk.end += 1
-    pages.settle()
-    assert library.told == asked + [("madvise", start, 4 * page, a) for a in (malloc.HUGE, malloc.COLLAPSE)]
-
-
-def test_a_run_asks_for_large_pages_between_its_steps(library, monkeypatch, tmp_path):
-    monkeypatch.setattr(malloc, "_heap", lambda: [(0, 4 * malloc.PAGE)])
-    monkeypatch.setattr(library.sbrk, "end", 4 * malloc.PAGE)
-    pegboard.train(CONFIG, root=tmp_path, quiet=True)
-    asked = [("madvise", None, 4 * malloc.PAGE, advice) for advice in (malloc.HUGE, malloc.COLLAPSE)]
-    assert library.told == KEPT + asked + PUT_BACK
 
 
 def test_a_run_that_fails_gives_it_back_too(library):

@@ -19,8 +19,7 @@ import pytest
 import torch
 from pegboard.base import files
 from pegboard.data import workers
-from pegboard.engine import malloc
-from pegboard.run import interruption
+from pegboard.run import interruption, malloc
 from pegboard.store import checkpoint, run_folder
 from pegboard.store.names import CHECKPOINTS, LATEST
 from sandbox import ROOT

@@ -30,7 +30,6 @@ from ..store import checkpoint
 from ..store.names import CHECKPOINTS
 from .evaluate import Evaluator, Halted, reading_batches
 from .guard import NotFinite
-from .malloc import Pages
 from .monitor import choose_monitor, loss_names
 from .precision import Precision
 from .precompute import prepare
@@ -93,7 +92,6 @@ class Loop:
         self.sampler = self.plan.sampler
         self.least = least_samples(assembly.model)
         self.progress = Progress()
-        self.pages = Pages(assembly.device)
         self.halt = 0  # number of a signal that asks to stop; read after every step
         begin_eval_weights(assembly)
         prepare(assembly, self.train, watcher.working)
@@ -161,7 +159,6 @@ class Loop:
                     self._interrupted()
                 # Spans are long enough to cost nothing and short enough for a living progress bar.
                 chunk = chunk * 2 if time.monotonic() - started < SPAN else max(chunk // 2, 1)
-                self.pages.settle()
                 self.watcher.advanced(progress.step)
             self._end_of_epoch(whole=progress.position == len(groups))
 

@@ -29,7 +29,6 @@ from ..engine import torch_private
 from ..engine.evaluate import Halted
 from ..engine.guard import NotFinite
 from ..engine.loop import Interrupted, Loop
-from ..engine.malloc import kept_heap
 from ..engine.monitor import choose_monitor
 from ..engine.precision import choose_device, choose_precision, full_precision, numeric_settings
 from ..inference.loading import load_into
@@ -43,6 +42,7 @@ from ..store.names import CHECKPOINTS, CONFIG, DATA, ENVIRONMENT, FOLD, METRICS,
 from ..store.run_folder import MetricsFile, claimed, make_folder, new_name
 from .finish import finish, picture_samples, report
 from .interruption import signals
+from .malloc import kept_heap
 from .out_of_memory import explain_shortage, explained
 from .provenance import provenance
 
