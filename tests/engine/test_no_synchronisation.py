@@ -85,7 +85,7 @@ def test_a_step_of_this_config_waits_for_no_device_or_says_so(path: Path) -> Non
 def seeded(place: str, do: str, suffix: str = "") -> Config:
     node = {"name": f"in_{place}{suffix}", "do": do}
     given = plain(plugins={"local": [*plain()["plugins"]["local"], str(HERE / "waiting_parts.py")]})
-    given["trainer"] = TRAINER
+    given |= {"trainer": TRAINER, "regularizers": {"ema": {"decay": 0.9}}}
     match place:
         case "model" | "objective":
             return given | {place: node}
@@ -93,7 +93,7 @@ def seeded(place: str, do: str, suffix: str = "") -> Config:
             return given | {"optimizer": {**node, "lr": 0.01}}
         case "schedule":
             return given | {"optimizer": {"name": "adam", "lr": 0.01, "schedule": node}}
-    return given | {"regularizers": {"seed": node}}
+    return given | {"regularizers": {"seed": node, **given["regularizers"]}}
 
 
 def complaint(given: Config) -> str:
@@ -160,7 +160,10 @@ def test_a_part_that_declares_it_is_shown_and_makes_its_step(place: str) -> None
 def test_a_part_that_declares_it_trains(tmp_path: Path) -> None:
     said, without = (
         pegboard.train(given, root=tmp_path, quiet=True).history
-        for given in (seeded("edit_loss", "item", "_said"), plain(trainer=TRAINER))
+        for given in (
+            seeded("edit_loss", "item", "_said"),
+            plain(trainer=TRAINER, regularizers={"ema": {"decay": 0.9}}),
+        )
     )
     assert said == without
 
@@ -171,7 +174,7 @@ def test_a_step_that_cannot_run_on_meta_is_not_measured(place: str) -> None:
     text = plan.explain()
     assert f"not tried: {place} waits for the device: it must, in {place}" in text
     assert "floating point operations" not in text
-    assert plan.trace("cpu")[-2:] == ["update", "average"]
+    assert plan.trace("cpu")[-2:] == ["update", "eval_weights ema"]
     with pytest.raises(pegboard.PegboardError, match="name another device"):
         plan.trace("meta")
 

@@ -24,7 +24,7 @@ from ..contract.results import Batch, Splits
 from ..contract.stepping import FLUSH
 from ..contract.tricks import Stop
 from ..data import Batches, Groups, least_samples, reading, unweighted
-from ..planning.plan import Assembly, begin_eval_weights
+from ..planning.plan import Assembly, begin_eval_weights, private_rng
 from ..registry.spec_names import to_json
 from ..store import checkpoint
 from ..store.names import CHECKPOINTS
@@ -306,7 +306,8 @@ class Loop:
         """Let tricks that keep weights for evaluation look at an epoch that was made."""
         for kit in self.assembly.kits:
             if kit.eval_weights is not None and (act := kit.eval_weights[1].after_epoch) is not None:
-                act(self.assembly.model, self._samples())
+                with private_rng(self.settings.seed, "after_epoch", device=self.assembly.device):
+                    act(self.assembly.model, self._samples())
 
     def _samples(self) -> Iterator[Batch]:
         """The training samples in order, in batches as large as those of a step."""
