@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +17,17 @@ import pytest
 from pegboard.cli import main
 from pegboard.planning.plan import assemble, overrides
 from pegboard.registry.discovery import Registry
+from pegboard.tools.ledger import ImportTimes
 from proofs import Config, all_tricks, differences, plain
 from sweeps import first_of_each
 
 # 16 updates of two batches, with all that the core can do in them.
 TRAINER = {"steps": 16, "accumulate": 2, "log_every": 2, "device": "cpu"}
+IN_ORDER = [
+    *("check", "data and plan", "model and optimizer", "explain", "run folder", "data to device", "trackers"),
+    *("steps", "checkpoints", "first step", "evaluations", "last evaluation", "drawing", "report"),
+    "elsewhere",
+]
 IN_A_STEP = ("hang", "edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step", "eval_weights")
 
 
@@ -57,9 +67,9 @@ def acting(given: Config) -> set[str]:
 
 def test_every_part_of_a_step_and_every_trick_has_a_row(given: Config, profiled: Path) -> None:
     core = {"data", "forward and loss of model", "backward", "guard", "decay", "update"}
-    around = {"rows and trackers", "progress", "evaluation", "checkpoint", "elsewhere"}
+    around = {"rows and trackers", "progress", "evaluation", "checkpoint", "large pages", "elsewhere"}
     calls = {row["part"]: row["calls"] for row in times(profiled)["parts"]}
-    assert calls.keys() == core | around | acting(given)
+    assert calls.keys() - {"imports"} == core | around | acting(given)
     assert len(acting(given)) >= 4
     assert calls["data"] == calls["backward"] == calls["forward and loss of model"] == 16 * 2
     assert calls["update"] == calls["edit_grads clip"] == calls["guard"] == 16
@@ -105,12 +115,42 @@ def test_the_command_prints_the_table(
     Path("cfg.yaml").write_text("\n".join([*parts, f"plugins: {{local: [{local}]}}\n"]))
     assert main(["train", "cfg.yaml", "trainer.steps=3", "--profile"]) == 0
     out, err = capsys.readouterr()
-    table = out[out.index("where the time went: ") :].splitlines()
-    assert table[1].split() == ["part", "calls", "ms", "per", "step", "share"]
-    shares = [float(line.split()[-1].rstrip("%")) for line in table[2:-1]]
-    assert sum(shares) == pytest.approx(100, abs=1)
-    assert table[-1].startswith("trace") and "profile/trace.json" in table[-1]
+    _, of_run, of_training = re.split("where the time of (?:the run|training) went: .*\n", out)
+    for table, columns in (
+        (of_run, "part calls seconds share"),
+        (of_training, "part calls ms per step share"),
+    ):
+        lines = table.splitlines()
+        assert lines[0].split() == columns.split()
+        rows = [line for line in lines[1:] if line.endswith("%") and not line.startswith("  ")]
+        assert sum(float(row.split()[-1].rstrip("%")) for row in rows) == pytest.approx(100, abs=2)
+    last = of_training.splitlines()[-1]
+    assert last.startswith("trace") and "profile/trace.json" in last
     assert err == ""
+
+
+def test_every_second_of_the_run_is_in_one_row(profiled: Path) -> None:
+    found = json.loads((profiled / "profile" / "run.json").read_text())
+    rows = {row["part"]: row for row in found["parts"]}
+    assert sum(row["seconds"] for row in found["parts"]) == pytest.approx(found["seconds"])
+    assert all(row["seconds"] >= 0 for row in found["parts"])
+    phases = [row["part"] for row in found["parts"] if row["phase"] != "imports"]
+    assert [name for name in phases if name in IN_ORDER] == IN_ORDER
+    assert {"large pages", "profiler"} <= rows.keys()
+    assert rows["first step"]["calls"] == rows["steps"]["calls"] == 1
+    of_training = {row["part"]: row["calls"] for row in times(profiled)["parts"]}
+    assert rows["evaluations"]["calls"] == of_training["evaluation"]
+    assert rows["checkpoints"]["calls"] == of_training["checkpoint"]
+
+
+def test_the_ledger_of_all_folds_is_one(given: Config, tmp_path: Path) -> None:
+    two = plain(trainer={"steps": 3, "folds": 2, "device": "cpu"})
+    folder = pegboard.train(two, root=tmp_path, quiet=True, profile=True).folder
+    found = json.loads((folder / "fold-0" / "profile" / "run.json").read_text())
+    calls = {row["part"]: row["calls"] for row in found["parts"]}
+    assert calls["steps"] == calls["last evaluation"] == 2
+    assert not (folder / "fold-1" / "profile").exists()
+    assert [finder for finder in sys.meta_path if isinstance(finder, ImportTimes)] == []
 
 
 def test_a_run_that_fails_leaves_its_trace(tmp_path: Path) -> None:
@@ -160,3 +200,20 @@ def test_steps_that_do_not_become_graphs_are_told_in_their_parts(
     assert {"data", "forward and loss of model", "backward", "update", *parts} <= rows.keys()
     assert rows["update"] + rows.get("step, not compiled", 0) == 40
     assert rows["data"] == rows["update"] * 2
+
+
+@pytest.mark.sweep
+def test_a_command_shows_its_ledger_when_it_exits(tmp_path: Path) -> None:
+    config = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
+    done = subprocess.run(
+        [sys.executable, "-m", "pegboard", "train", str(config), "trainer.steps=2", "--profile"],
+        cwd=tmp_path,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = done.stdout.split("where the time of the run went: ")[1].splitlines()
+    rows = {line.split("  ")[0] for line in lines if line.endswith("%")}
+    assert {"interpreter", "imports", "check", "steps", "exit", "elsewhere"} <= rows
+    assert {"torch", "pegboard"} <= {line.split()[0] for line in lines if line.startswith("  ")}

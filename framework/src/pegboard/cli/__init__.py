@@ -97,6 +97,7 @@ def _main(argv: Sequence[str] | None) -> int:
         args.overrides += rest  # overrides may stand on both sides of an option
     elif rest:
         parser.exit(2, _unknown(parser, args, words, rest))
+    args.process = argv is None  # whether the process is this command and nothing else
     if args.command is None:
         parser.print_help()
         return 0

@@ -31,25 +31,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.profile:
+        return _profiled(args)
     from ..config.check import check
 
     settings = check(args.config, args.overrides)  # before torch is imported: mistakes answer at once
     from pathlib import Path
 
-    from ..base.errors import PegboardError
     from ..report.console import Console
 
     console, root = Console(args.quiet), Path(args.root)
     if args.origin:
         from ..run.resume import Resumption, continue_run
 
-        if args.profile:
-            raise PegboardError("--profile is for a run from its beginning: leave --from or --profile out")
         how = Resumption(overrides=args.overrides, other_data=args.other_data, inexact=args.inexact)
         continue_run(settings, Path(args.origin), root, console, how)
         return 0
+    from ..run.training import Manner
     from ..tools import cross_validation
 
-    manner = cross_validation.manner(args.profile, args.strict)
-    cross_validation.train(settings, root, console, manner)
+    cross_validation.train(settings, root, console, Manner(strict=args.strict))
+    return 0
+
+
+def _profiled(args: argparse.Namespace) -> int:
+    """The same under a clock, which runs before anything else is imported."""
+    from ..tools.ledger import Ledger
+
+    with Ledger(args.process) as ledger:
+        with ledger.phase("check"):
+            from ..config.check import check
+
+            settings = check(args.config, args.overrides)
+        from pathlib import Path
+
+        from ..base.errors import PegboardError
+        from ..report.console import Console
+
+        if args.origin:
+            raise PegboardError("--profile is for a run from its beginning: leave --from or --profile out")
+        from ..run.training import Manner
+        from ..tools import cross_validation
+
+        ledger.console = Console(args.quiet)
+        cross_validation.train(settings, Path(args.root), ledger.console, Manner(ledger, args.strict))
     return 0

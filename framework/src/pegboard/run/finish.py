@@ -60,10 +60,12 @@ def finish(loop: Loop, following: Following, folder: Path, why: str | None) -> d
     tricks = _of_training(loop.plan)
     curves = f"not drawn, nor is any picture: {INSTALL}"
     if can_draw():
-        picture = draw_curves(rows, folder / FIGURES / CURVES, loop.settings.name, tricks)
+        with following.profile.phase("drawing"):
+            picture = draw_curves(rows, folder / FIGURES / CURVES, loop.settings.name, tricks)
         following.dispatch.send("figure", "curves", picture)
         curves = str(picture)
-    picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
+    with following.profile.phase("drawing"):
+        picture_samples(loop, following, "samples", f"{loop.settings.name}: samples")
     judged, measured = None, None
     if loop.settings.trainer.diagnose:
         judged, train, measured = _judge(loop, figures)
@@ -246,7 +248,8 @@ def _probed(loop: Loop, following: Following) -> tuple[dict[str, float], dict[st
             figures |= {f"{key}/{name}": float(value) for name, value in found.items()}
             if probe.draws and can_draw():
                 picture = loop.folder / FIGURES / f"probe-{key.replace(':', '-')}.png"
-                following.dispatch.send("figure", key, draw_figure(picture, key, probe.plot))
+                with following.profile.phase("drawing"):
+                    following.dispatch.send("figure", key, draw_figure(picture, key, probe.plot))
         except Halted:
             raise
         except Exception as error:  # the run itself is whole, and says so

@@ -47,19 +47,31 @@ from .out_of_memory import explain_shortage, explained
 from .provenance import provenance
 
 
-class Clock(Protocol):
-    """What finds out where the time of a run goes: a context for `Loop.run`."""
+class Profiling(Protocol):
+    """What finds out where the time of a run goes: contexts for its phases, and one for `Loop.run`."""
 
-    def __enter__(self) -> Any: ...
-    def __exit__(self, *error: object) -> None: ...
-    def show(self, console: Console) -> None: ...
+    def phase(self, name: str) -> AbstractContextManager[Any]: ...
+    def steps(self, loop: Loop) -> AbstractContextManager[Any]: ...
+
+
+class Untimed:
+    """Nobody asks where the time goes."""
+
+    def phase(self, name: str) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def steps(self, loop: Loop) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+UNTIMED = Untimed()
 
 
 @dataclass(frozen=True)
 class Manner:
     """How a person wants a run to be carried out, besides what its config says."""
 
-    profile: Callable[[Loop], Clock] | None = None  # finds out where the time goes
+    profile: Profiling = UNTIMED
     strict: bool = False  # what would wait on a GPU is an error, and no warning
 
 
@@ -69,17 +81,21 @@ PLAIN = Manner()
 class Following:
     """Tells the console, metrics.jsonl and the trackers what happens in a run."""
 
-    def __init__(self, folder: Path, console: Console, dispatch: Dispatch) -> None:
-        self.console, self.dispatch = console, dispatch
+    def __init__(
+        self, folder: Path, console: Console, dispatch: Dispatch, profile: Profiling = UNTIMED
+    ) -> None:
+        self.console, self.dispatch, self.profile = console, dispatch, profile
         self.file = MetricsFile(folder / METRICS)
 
     def advanced(self, step: int) -> None:
-        self.console.advanced(step)
+        with self.profile.phase("progress"):
+            self.console.advanced(step)
 
     def row(self, row: Mapping[str, Any]) -> None:
-        self.file.write(row)
-        self.console.row(row)
-        self.dispatch.send("log", dict(row))
+        with self.profile.phase("rows and trackers"):
+            self.file.write(row)
+            self.console.row(row)
+            self.dispatch.send("log", dict(row))
 
     def saved(self, path: Path, aliases: Sequence[str]) -> None:
         self.dispatch.send("checkpoint", path, tuple(aliases))
@@ -95,7 +111,7 @@ class Following:
         """A picture of what the model generates by now, where one is due."""
         every, epoch = loop.settings.trainer.sample_every, loop.progress.epoch
         if every is not None and epoch % every == 0:
-            with loop.eval_weights():
+            with loop.eval_weights(), self.profile.phase("drawing"):
                 picture_samples(loop, self, f"samples-{epoch:04d}", f"samples after epoch {epoch}")
 
 
@@ -117,12 +133,17 @@ def begin_run(
 ) -> int:
     """Train from the beginning in this folder, which is made; returns what `carry_out` does."""
     with prepared(settings, device):
-        plan = make_plan(settings, read=True, quiet=console.quiet)
+        phase = manner.profile.phase
+        with phase("data and plan"):
+            plan = make_plan(settings, read=True, quiet=console.quiet)
         for note in plan.settings.notes:
             console.warn(note)
-        assembly = assemble_run(plan, device, folder, console, anew=True)
-        text = explained_plan(plan, console, manner.strict)
-        make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
+        with phase("model and optimizer"):
+            assembly = assemble_run(plan, device, folder, console, anew=True)
+        with phase("explain"):
+            text = explained_plan(plan, console, manner.strict)
+        with phase("run folder"):
+            make_folder(folder, {**first_files(plan, device, text), **codec_files(plan)}, latest)
         with claimed(folder):
             return carry_out(assembly, folder, console, text, profile=manner.profile)
 
@@ -243,7 +264,7 @@ def carry_out(
     text: str,
     previous: Sequence[Mapping[str, Any]] = (),
     state: Mapping[str, Any] | None = None,
-    profile: Callable[[Loop], Clock] | None = None,
+    profile: Profiling = UNTIMED,
 ) -> int:
     """Train, measure and report; the trackers hear of the end, whatever it is.
 
@@ -257,15 +278,17 @@ def carry_out(
         console.say(f"data: {line}")
     for line in data_warnings(plan.splits):
         console.warn(f"data: {line}")
-    with explained(plan, "the run did not begin"):
+    with explained(plan, "the run did not begin"), profile.phase("data to device"):
         splits = _placed(assembly, console)
     full = full_precision(plan, assembly.model)
     precision = choose_precision(plan.settings.trainer.precision, assembly.device, full)
     if precision.why and precision.device != "cpu":
         console.say(f"precision: {precision.name}, {precision.why}")
-    dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
-    following = Following(folder, console, dispatch)
-    loop = Loop(assembly, splits, precision, following, folder)
+    with profile.phase("trackers"):
+        dispatch = Dispatch(make_trackers(plan.settings, plan.spec, assembly.device, folder), console.warn)
+    following = Following(folder, console, dispatch, profile)
+    with profile.phase("model and optimizer"):
+        loop = Loop(assembly, splits, precision, following, folder)
     if state is not None:
         with explained(plan, "the run did not go on"), fitting("the checkpoint"):
             loop.load_state_dict(state)
@@ -288,8 +311,9 @@ def carry_out(
         summary: dict[str, Any] = {"status": "failed"}
         grace = GRACE
         try:
-            _train(loop, following, summary, profile)
-            report(folder, text, summary, following)
+            _train(loop, following, summary)
+            with profile.phase("report"):
+                report(folder, text, summary, following)
         except (Interrupted, Halted, KeyboardInterrupt) as error:
             summary["status"], grace = "interrupted", SHORT_GRACE
             if isinstance(error, Halted):  # after the last save
@@ -308,31 +332,28 @@ def carry_out(
             with suppress(OSError):  # a full disk must not hide what went wrong before
                 write_json(folder / SUMMARY, summary)
             dispatch.send("finish", summary["status"], summary)
-            dispatch.close(grace, lambda: bool(loop.halt))
+            with profile.phase("trackers"):
+                dispatch.close(grace, lambda: bool(loop.halt))
             with suppress(OSError):  # it writes what is left, and a full disk has no room for that either
                 following.file.close()
     return loop.halt
 
 
-def _train(
-    loop: Loop, following: Following, summary: dict[str, Any], profile: Callable[[Loop], Clock] | None
-) -> None:
+def _train(loop: Loop, following: Following, summary: dict[str, Any]) -> None:
     """Train and measure; what came of it is added to the summary as it is known."""
     console = following.console
     started, first = time.monotonic(), loop.progress.step
     assert loop.plan.steps is not None
     console.start(loop.plan.steps, first)
-    clock = None if profile is None else profile(loop)
-    with clock or nullcontext():
+    with following.profile.steps(loop):
         why = loop.run()
     seconds = time.monotonic() - started
     summary |= {"why": why, "seconds": round(seconds, 3), "steps": loop.progress.step}
     summary |= loop.stepper.summary()
     summary["steps_per_second"] = round((loop.progress.step - first) / max(seconds, 1e-9), 1)
     console.stop()
-    summary |= finish(loop, following, loop.folder, why)
-    if clock is not None:
-        clock.show(console)
+    with following.profile.phase("last evaluation"):
+        summary |= finish(loop, following, loop.folder, why)
     summary["status"] = "stopped" if why else "finished"
 
 

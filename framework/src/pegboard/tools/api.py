@@ -127,6 +127,7 @@ def train(
     the config may differ from that of the run in its length, and in what leaves no trace in the weights.
     """
     from ..report.console import Console
+    from ..run.training import Manner
     from . import cross_validation
 
     if from_run is not None:
@@ -138,8 +139,17 @@ def train(
         how = Resumption(overrides=overrides, other_data=other_data, inexact=inexact)
         settings = check(config, overrides)
         return Run(continue_run(settings, origin, Path(root), Console(quiet), how))
-    settings, manner = check(config, overrides), cross_validation.manner(profile, strict)
-    return Run(cross_validation.train(settings, Path(root), Console(quiet), manner))
+    console = Console(quiet)
+    if not profile:
+        settings = check(config, overrides)
+        return Run(cross_validation.train(settings, Path(root), console, Manner(strict=strict)))
+    from .ledger import Ledger
+
+    with Ledger() as ledger:
+        ledger.console = console
+        with ledger.phase("check"):
+            settings = check(config, overrides)
+        return Run(cross_validation.train(settings, Path(root), console, Manner(ledger, strict)))
 
 
 def resume(

@@ -39,15 +39,6 @@ DONE = ("finished", "stopped")
 _PLAIN = Resumption()
 
 
-def manner(profile: bool = False, strict: bool = False) -> Manner:
-    """How a run is to be carried out, where somebody asks for its times or for strictness."""
-    if not profile:
-        return Manner(strict=strict)
-    from .profile import Profile
-
-    return Manner(Profile, strict)
-
-
 def train(settings: Settings, root: Path, console: Console, manner: Manner = PLAIN) -> Path:
     """Train in a new folder below `root`: one run, or one for each fold where the config says so."""
     if settings.trainer.folds is None or settings.trainer.fold is not None:
@@ -120,7 +111,6 @@ def _carry_out(
                 continue
             console.say(say_fold((at, count), own))
             late = _fold(settings, place, at, console, how, manner)
-            manner = replace(manner, profile=None)
             if late and at + 1 < count:
                 raise Interrupted("", late)
         ended = summarize(folder, count)

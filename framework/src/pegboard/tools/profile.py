@@ -22,34 +22,37 @@ from ..data import Wrapped
 from ..engine.loop import Loop
 from ..engine.step import make_step
 from ..store.names import PROFILE
+from .ledger import ELSEWHERE, IMPORTS, PROFILER, Key, Stopwatch
 
 if TYPE_CHECKING:
     from ..report.console import Console
 
 WARM, TRACED = 10, 20  # steps before the trace begins, and steps in it
 PREFIX = "pegboard::"  # of our names in a trace
-ELSEWHERE = "elsewhere"
+STEPS, FIRST = "steps", "first step"
 
 
 class Profile:
-    """A context for `loop.run()`; afterwards `profile/` in the run folder holds the trace and the times."""
+    """A context for `loop.run()`; afterwards `profile/` in the run folder holds the trace and the times.
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop, self.seconds = loop, 0.0
+    The parts of a step are part of the phase *steps*, those of the first one of *first step*.
+    """
+
+    def __init__(self, loop: Loop, stopwatch: Stopwatch) -> None:
+        self.loop, self.seconds, self._stopwatch = loop, 0.0, stopwatch
         self.spent: dict[str, float] = {}  # seconds in a part, without those in parts inside it
         self.calls: dict[str, int] = {}
-        self._open: list[list[Any]] = []  # of each part that is running: name, begin, seconds in others
         self._on, self._accelerator = False, loop.assembly.device != "cpu"
         self._first = min(WARM, (loop.plan.steps or 0) // 2)
         self._trace: profile | None = None
         self._tracing = False
-        self._aside = 0.0  # seconds that the trace took to begin and to end, which are not the run's
+        self._stepped = False
 
-    def watch(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def watch(self, name: str, call: Callable[..., Any], phase: str | None = None) -> Callable[..., Any]:
         """What does the same and is timed under a name."""
 
         def timed(*args: Any, **options: Any) -> Any:
-            with self._part(name):
+            with self._part(name, phase):
                 return call(*args, **options)
 
         return timed
@@ -76,24 +79,17 @@ class Profile:
         return lambda *args: (timed if self._whole else update)(*args)
 
     @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
+    def _part(self, name: str, phase: str | None = None) -> Iterator[None]:
         if not self._on:
             yield
             return
         mark = record_function(PREFIX + name) if self._tracing else None
         if mark is not None:
             mark.__enter__()  # type: ignore[no-untyped-call]
-        begun = self._now()
-        self._open.append([name, begun, 0.0])
         try:
-            yield
+            with self._stopwatch.part(name, phase):
+                yield
         finally:
-            whole = self._now() - begun
-            inner = self._open.pop()[2]
-            self.spent[name] = self.spent.get(name, 0.0) + whole - inner
-            self.calls[name] = self.calls.get(name, 0) + 1
-            if self._open:
-                self._open[-1][2] += whole
             if mark is not None:
                 mark.__exit__(None, None, None)
 
@@ -105,24 +101,47 @@ class Profile:
 
     def __enter__(self) -> Profile:
         self._attach()
-        self._on, self.seconds = True, -self._now()
+        watch = self._stopwatch
+        self._usual, self._before = watch.now, (dict(watch.spent), dict(watch.calls))
+        watch.now = self._now
+        self._whole_loop = watch.part(STEPS, STEPS)
+        self._whole_loop.__enter__()
+        self._on = True
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stop()
-        self.seconds += self._now() - self._aside
-        self._on = False
+        self._whole_loop.__exit__(None, None, None)
+        self._on, self._stopwatch.now = False, self._usual
+        self._take()
         folder = self.loop.folder / PROFILE
         try:
             folder.mkdir(exist_ok=True)
             if self._trace is not None:
-                self._trace.export_chrome_trace(str(folder / "trace.json"))
+                with self._stopwatch.part(PROFILER, PROFILER):
+                    self._trace.export_chrome_trace(str(folder / "trace.json"))
             names = ("part", "calls", "seconds", "share")
             times = {"steps": self.loop.progress.step, "seconds": self.seconds}
             rows = [dict(zip(names, row, strict=True)) for row in self.rows()]
             write_json(folder / "times.json", times | {"parts": rows})
         except OSError as wrong:
             self.loop.watcher.note(f"profile: cannot write {folder}: {wrong.strerror or wrong}")
+
+    def _take(self) -> None:
+        """The times of the parts since the loop began; what the trace took is not the run's."""
+        spent, calls = self._before
+        for (phase, name), seconds in self._stopwatch.spent.items():
+            key: Key = (phase, name)
+            seconds -= spent.get(key, 0.0)
+            count = self._stopwatch.calls.get(key, 0) - calls.get(key, 0)
+            if phase == PROFILER or not count:
+                continue
+            self.seconds += seconds
+            if name in (STEPS, FIRST):
+                continue  # between their parts, which is elsewhere
+            row = IMPORTS if phase == IMPORTS else name
+            self.spent[row] = self.spent.get(row, 0.0) + seconds
+            self.calls[row] = self.calls.get(row, 0) + count
 
     def _attach(self) -> None:
         """Put the clock around the parts of the loop; around whole steps, as long as these have no parts."""
@@ -140,14 +159,13 @@ class Profile:
         # What is in memory is part of a step, and a call that makes whole ones gathers it by itself.
         loop.train = _Timed(loop.train, self.watch if loop.train.resident is None else self._inside)
         watched = [
-            (loop, "evaluate", "evaluation"),
-            (loop, "save", "checkpoint"),
-            (loop, "_row", "rows and trackers"),
-            (loop.watcher, "row", "rows and trackers"),
-            (loop.watcher, "advanced", "progress"),
+            (loop, "evaluate", "evaluation", "evaluations"),
+            (loop, "save", "checkpoint", "checkpoints"),
+            (loop, "_row", "rows and trackers", "rows and trackers"),
+            (loop.pages, "settle", "large pages", "large pages"),
         ]
-        for thing, method, name in watched:
-            setattr(thing, method, self.watch(name, getattr(thing, method)))
+        for thing, method, name, phase in watched:
+            setattr(thing, method, self.watch(name, getattr(thing, method), phase))
         loop.stepper.timed(lambda name, call, steps: self._counted(self.watch(name, call), steps))
 
     def _watch_hung(self) -> None:
@@ -177,27 +195,29 @@ class Profile:
                 self._stop()
             elif self._trace is None and (step >= self._first or last):
                 self._start()
-            return update(*args)
+            if self._stepped:
+                return update(*args)
+            self._stepped = True
+            with self._stopwatch.part(FIRST, FIRST):
+                return update(*args)
 
         return counted
 
     def _start(self) -> None:
-        begun = self._now()
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it says when it starts and stops, to everybody
-        activities = [ProfilerActivity.CPU]
-        if self.loop.assembly.device.startswith("cuda"):
-            activities.append(ProfilerActivity.CUDA)
-        self._trace = profile(activities=activities)
-        self._trace.start()
-        self._tracing = True
-        self._aside += self._now() - begun
+        with self._stopwatch.part(PROFILER, PROFILER):
+            os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it says when it starts and stops, to everybody
+            activities = [ProfilerActivity.CPU]
+            if self.loop.assembly.device.startswith("cuda"):
+                activities.append(ProfilerActivity.CUDA)
+            self._trace = profile(activities=activities)
+            self._trace.start()
+            self._tracing = True
 
     def _stop(self) -> None:
         if self._tracing and self._trace is not None:
-            begun = self._now()
-            self._trace.stop()
-            self._tracing = False
-            self._aside += self._now() - begun
+            with self._stopwatch.part(PROFILER, PROFILER):
+                self._trace.stop()
+                self._tracing = False
 
     def rows(self) -> list[tuple[str, int, float, float]]:
         """Name, calls, seconds and share of every part, the longest first; together all of the time."""
@@ -218,7 +238,7 @@ class Profile:
             [name, calls or "", f"{seconds / steps * 1e3:.3f}", f"{share:.1%}"]
             for name, calls, seconds, share in self.rows()
         ]
-        title = f"where the time went: {self.seconds:.2f} s, {steps} steps"
+        title = f"where the time of training went: {self.seconds:.2f} s, {steps} steps"
         console.table(title, ["part", "calls", "ms per step", "share"], rows)
         for note in self._notes():
             console.say(note)
