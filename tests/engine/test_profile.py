@@ -215,5 +215,5 @@ def test_a_command_shows_its_ledger_when_it_exits(tmp_path: Path) -> None:
     )
     lines = done.stdout.split("where the time of the run went: ")[1].splitlines()
     rows = {line.split("  ")[0] for line in lines if line.endswith("%")}
-    assert {"interpreter", "imports", "check", "steps", "exit", "elsewhere"} <= rows
+    assert {"interpreter and command line", "imports", "check", "steps", "exit", "elsewhere"} <= rows
     assert {"torch", "pegboard"} <= {line.split()[0] for line in lines if line.startswith("  ")}

@@ -121,7 +121,7 @@ def test_a_process_is_told_from_its_start(clock: Clock, monkeypatch: pytest.Monk
     (at_exit,) = asked
     at_exit()
     rows = {part: seconds for _, part, _, seconds, _ in found.rows()}
-    assert rows == {"interpreter": 2.0, "check": 1.0, "exit": 0.5, "elsewhere": 5.0}
+    assert rows == {"interpreter and command line": 2.0, "check": 1.0, "exit": 0.5, "elsewhere": 5.0}
     assert found.seconds == 8.5
 
 

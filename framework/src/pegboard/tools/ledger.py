@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .profile import Profile
 
 ELSEWHERE, IMPORTS, STANDARD = "elsewhere", "imports", "standard library"
-INTERPRETER, EXIT, PROFILER = "interpreter", "exit", "profiler"
+INTERPRETER, EXIT, PROFILER = "interpreter and command line", "exit", "profiler"
 SHOWN = 12  # packages with a row of their own in the table; the file has all
 Key = tuple[str, str]  # the phase of a part, and its name
 
@@ -140,12 +140,12 @@ class Ledger:
             atexit.register(self._at_exit)  # called after those that libraries register
 
     def __enter__(self) -> Ledger:
-        sys.meta_path.insert(0, self._hook)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self._hook)
         return self
 
     def __exit__(self, *error: object) -> None:
         with suppress(ValueError):
-            sys.meta_path.remove(self._hook)  # type: ignore[arg-type]
+            sys.meta_path.remove(self._hook)
         self._ended = self.stopwatch.now()
         self.seconds = self._ended - self.begun
         self._write()
