@@ -25,7 +25,7 @@ from sweeps import first_of_each
 TRAINER = {"steps": 16, "accumulate": 2, "log_every": 2, "device": "cpu"}
 IN_ORDER = [
     *("check", "data and plan", "model and optimizer", "explain", "run folder", "data to device", "trackers"),
-    *("steps", "checkpoints", "first step", "evaluations", "last evaluation", "drawing", "report"),
+    *("steps", "checkpoint", "first step", "evaluation", "last evaluation", "drawing", "report"),
     "elsewhere",
 ]
 IN_A_STEP = ("hang", "edit_batch", "edit_target", "edit_loss", "edit_grads", "after_step", "eval_weights")
@@ -139,8 +139,8 @@ def test_every_second_of_the_run_is_in_one_row(profiled: Path) -> None:
     assert {"large pages", "profiler"} <= rows.keys()
     assert rows["first step"]["calls"] == rows["steps"]["calls"] == 1
     of_training = {row["part"]: row["calls"] for row in times(profiled)["parts"]}
-    assert rows["evaluations"]["calls"] == of_training["evaluation"]
-    assert rows["checkpoints"]["calls"] == of_training["checkpoint"]
+    assert rows["evaluation"]["calls"] == of_training["evaluation"]
+    assert rows["checkpoint"]["calls"] == of_training["checkpoint"]
 
 
 def test_the_ledger_of_all_folds_is_one(given: Config, tmp_path: Path) -> None:

@@ -159,13 +159,13 @@ class Profile:
         # What is in memory is part of a step, and a call that makes whole ones gathers it by itself.
         loop.train = _Timed(loop.train, self.watch if loop.train.resident is None else self._inside)
         watched = [
-            (loop, "evaluate", "evaluation", "evaluations"),
-            (loop, "save", "checkpoint", "checkpoints"),
-            (loop, "_row", "rows and trackers", "rows and trackers"),
-            (loop.pages, "settle", "large pages", "large pages"),
+            (loop, "evaluate", "evaluation"),
+            (loop, "save", "checkpoint"),
+            (loop, "_row", "rows and trackers"),
+            (loop.pages, "settle", "large pages"),
         ]
-        for thing, method, name, phase in watched:
-            setattr(thing, method, self.watch(name, getattr(thing, method), phase))
+        for thing, method, name in watched:
+            setattr(thing, method, self.watch(name, getattr(thing, method), phase=name))
         loop.stepper.timed(lambda name, call, steps: self._counted(self.watch(name, call), steps))
 
     def _watch_hung(self) -> None:
