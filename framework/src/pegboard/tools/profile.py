@@ -162,7 +162,6 @@ class Profile:
             (loop, "evaluate", "evaluation"),
             (loop, "save", "checkpoint"),
             (loop, "_row", "rows and trackers"),
-            (loop.pages, "settle", "large pages"),
         ]
         for thing, method, name in watched:
             setattr(thing, method, self.watch(name, getattr(thing, method), phase=name))
