@@ -35,14 +35,10 @@ def whole(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 def alone(
     request: pytest.FixtureRequest, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Sandbox]:
-    """The core and one plugin, with the plugins that it declares as dependencies."""
-    wanted: list[str] = []
-    queue = [request.param]
-    while queue:
-        if (name := queue.pop()) not in wanted:
-            wanted.append(name)
-            queue += [r.name for r in requirements(wheels[name]) if r.name in wheels]
-    assert "pegboard" in wanted
+    """The core and one plugin, which needs no other; recipes need the parts that they name."""
+    needed = {r.name for r in requirements(wheels[request.param])} & set(wheels)
+    assert needed == {"pegboard"} or request.param == "pegboard-zoo"
+    wanted = {request.param, *needed}
     folder = tmp_path_factory.mktemp(request.param) / "env"
     return request.param, Sandbox.create(folder, [wheels[name] for name in wanted])
 

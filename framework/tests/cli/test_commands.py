@@ -129,6 +129,17 @@ def test_a_model_too_large_for_memory_is_told(
     assert capsys.readouterr().err.splitlines()[0].startswith("out of memory: DefaultCPUAllocator")
 
 
+def test_a_plugin_that_a_part_needs_and_that_is_not_installed_is_told(
+    cfg: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*args: Any) -> None:
+        import pegboard_nowhere  # type: ignore[import-not-found]  # noqa: F401
+
+    monkeypatch.setattr("pegboard.tools.cross_validation.train", absent)
+    assert main(["train", cfg]) == 2
+    assert "pip install pegboard-nowhere" in capsys.readouterr().err
+
+
 def test_a_split_that_is_not_there_is_an_error(cfg: str, capsys: Capture) -> None:
     main(["train", cfg, "data.held_out=false", "--quiet"])
     assert main(["eval", "runs/cfg/latest"]) == 2

@@ -156,6 +156,11 @@ def _handle(args: argparse.Namespace) -> int:
         where = getattr(error, "filename", None)
         _say(f"{what}: {where}" if where else what)
         return 2
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pegboard_"):
+            raise
+        _say(f"this needs a plugin that is not installed\npip install {str(error.name).replace('_', '-')}")
+        return 2
     except RuntimeError as error:
         if not no_memory(error):
             raise

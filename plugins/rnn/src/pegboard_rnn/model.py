@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import torch
 from pegboard import Decoding, Peg, PegboardError, Spec, Tokens
-from pegboard_generation import extend
 from torch import Tensor, nn
 
 from .cells import Cell, State
@@ -140,6 +139,8 @@ class Rnn(nn.Module):
 
     def generate(self, x: Tensor, *, how: Decoding, generator: torch.Generator | None = None) -> Tensor:
         """Symbols that continue the texts x (batch, length): read at once, then a step for each symbol."""
+        from pegboard_generation import extend  # only who writes texts needs it
+
         spec = self.spec
         same = isinstance(spec, Tokens) and spec.vocab == self.head.out_features
         if not same or not self.each_step or self.bidirectional:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from pegboard import Decoding, Peg, PegboardError, Tokens
-from pegboard_generation import extend
 from torch import Tensor, nn
 
 from .attention import Additive
@@ -179,6 +178,8 @@ class Seq2Seq(nn.Module):
         self, source: Tensor, *others: Tensor, how: Decoding, generator: torch.Generator | None = None
     ) -> Tensor:
         """What it writes for sources, as `Decoding` says; other inputs are not read."""
+        from pegboard_generation import extend  # only who writes texts needs it
+
         read = self.read(source)
 
         def step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:

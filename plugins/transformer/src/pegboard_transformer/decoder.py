@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from pegboard import Decoding, Peg
-from pegboard_generation import extend
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -79,6 +78,8 @@ class Decoder(nn.Module):
     @torch.no_grad()
     def generate(self, tokens: Tensor, *, how: Decoding, generator: torch.Generator | None = None) -> Tensor:
         """Symbols that continue each row, (rows, at most `how.length`)."""
+        from pegboard_generation import extend  # only who writes texts needs it
+
         shift = None
         if self.padding >= 0:  # each text moved to the right, so that all go on at the same place
             count = tokens.shape[1]

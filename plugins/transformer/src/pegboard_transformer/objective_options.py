@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Annotated, Any
 
 from pegboard import Context, Ge, Objective, ObjectivePart, Spec
@@ -45,6 +46,9 @@ def pretraining_metrics(config: Pretraining, target: Spec | None) -> tuple[str, 
 
 
 def objective_parts() -> list[ObjectivePart[Any]]:
+    """The objectives, where the losses that they are made of are installed."""
+    if find_spec("pegboard_objectives") is None:
+        return []
     return [
         ObjectivePart(
             "span",

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from pegboard import Decoding, Peg
-from pegboard_generation import extend
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -99,6 +98,8 @@ class Translation(nn.Module):
         self, source: Tensor, *others: Tensor, how: Decoding, generator: torch.Generator | None = None
     ) -> Tensor:
         """Symbols that answer each source, (rows, at most `how.length`); other inputs are not read."""
+        from pegboard_generation import extend  # only who writes texts needs it
+
         context, mask = self.encode(source)
         state = {"past": None, "memory": self.decoder.remember(context), "mask": mask, "count": 0}
         first = torch.full((len(source),), self.begin, dtype=torch.long, device=source.device)
