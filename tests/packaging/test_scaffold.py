@@ -61,7 +61,7 @@ BESIDE = [
 # folder, so that what all of them import is imported once.
 EVENINGS = """
 import json, os, pathlib, re, sys
-import matplotlib.pyplot, pytest, sklearn.datasets, torch._dynamo, torchmetrics.classification
+import pytest, sklearn.datasets, torch._dynamo
 import pegboard.testing.runs
 from pegboard.cli import main
 
