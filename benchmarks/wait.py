@@ -28,10 +28,10 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 WHO = {
-    "pegboard": "pegboard",
-    "plain": "torch",
-    "lightning": "lightning",
-    "transformers": "transformers",
+    "pegboard": ("pegboard",),
+    "plain": ("torch",),
+    "lightning": ("lightning",),
+    "transformers": ("transformers", "accelerate"),  # which its Trainer cannot do without
 }  # and what must be installed
 MODULES = {"plain": "plain", "lightning": "lightning_run", "transformers": "transformers_run"}
 TASKS = ("quickstart", "mnist", "cora", "shakespeare")
@@ -118,9 +118,11 @@ def main() -> None:
     for who in asked:
         if who not in WHO:
             parser.error(f"unknown {who!r}: {', '.join(WHO)}")
-        if find_spec(WHO[who]) is None:
-            print(f"{who} is left out: {WHO[who]} is not installed here; make bench installs it")
-    there = [who for who in asked if find_spec(WHO[who]) is not None]
+    missing = {who: [name for name in WHO[who] if find_spec(name) is None] for who in asked}
+    for who, names in missing.items():
+        if names:
+            print(f"{who} is left out: {', '.join(names)} not installed here; make bench installs it")
+    there = [who for who in asked if not missing[who]]
     found: dict[str, Any] = {"machine": machine(), "rounds": args.rounds, "tasks": {}}
     for name in args.tasks:
         task = tasks.TASKS[name]
