@@ -233,6 +233,7 @@ WITH_FALLBACK = {
     ("store/run_folder.py", "fcntl"),
     ("tools/isolated_import.py", "os.killpg"),
     ("tools/isolated_import.py", "signal.SIGKILL"),
+    ("tools/ledger.py", "os.sysconf"),
 }
 
 

@@ -226,7 +226,7 @@ class Parts:
             f"{path}.name",
             f"{path} does not say which {kind}: its key 'name' is missing",
             expected=f"one of {listed(names) or 'none installed'}",
-            kind=kind,
+            kind=self.special or kind,
             nearest=(f"name: {fits[0]}",) if len(fits) == 1 else (),
             hint=f"list them: pegboard show {KINDS[kind].plural}",
             absent=True,
@@ -243,7 +243,7 @@ class Parts:
             message = f"no {kind} is named: the key {path!r} is missing or empty"
             wanted = f"{path}: {{name: ...}} with one of {names}"
             hint = f"list them: pegboard show {KINDS[kind].plural}"
-            self.note(path, message, expected=wanted, kind=kind, hint=hint, absent=True)
+            self.note(path, message, expected=wanted, kind=self.special or kind, hint=hint, absent=True)
             return
         self.note(
             path,

@@ -224,7 +224,7 @@ class Ledger:
 
 def process_age() -> float:
     """Seconds since this process was started; those its processor worked where the system does not tell."""
-    with suppress(OSError, ValueError, IndexError, AttributeError):
+    with suppress(OSError, ValueError, IndexError, AttributeError):  # the last: Windows has no sysconf
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
         return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started, time.process_time())
