@@ -99,6 +99,9 @@ ALONE = {
 }
 
 
+ROUNDED = ("regularizer batchnorm",)  # makes biases before it have gradients of nothing but rounding
+
+
 def of(entry: Entry) -> str:
     return f"{entry.part.kind} {entry.part.name}"
 
@@ -133,7 +136,7 @@ def together() -> list[tuple[Entry, Entry, Entry]]:
     turns = zip(itertools.cycle(optimizers), itertools.cycle(entries("schedule")), strict=False)
     everything = itertools.islice(itertools.cycle(parts), max(len(parts), len(optimizers)))
     return [
-        (part, optimizers[0] if part.part.kind == "model" else optimizer, schedule)
+        (part, optimizers[0] if part.part.kind == "model" or of(part) in ROUNDED else optimizer, schedule)
         for part, (optimizer, schedule) in zip(everything, turns, strict=False)
     ]
 
