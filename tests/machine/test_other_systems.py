@@ -23,6 +23,7 @@ from pegboard.run import interruption, malloc
 from pegboard.store import checkpoint, run_folder
 from pegboard.store.names import CHECKPOINTS, LATEST
 from sandbox import ROOT
+from sweeps import only
 
 CONFIG = {
     "name": "tiny",
@@ -127,7 +128,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
         return weights(pegboard.train(CONFIG, quiet=True))
 
 
-@pytest.mark.parametrize("lack", [*LACKS, windows], ids=lambda lack: lack.__name__)
+@pytest.mark.parametrize("lack", only([*LACKS, windows], (windows, no_links)), ids=lambda lack: lack.__name__)
 def test_a_run_trains_and_goes_on_to_the_same_weights(
     lack: Callable[[Patch], None], whole: dict[str, torch.Tensor], tmp_path: Path, monkeypatch: Patch
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_terminal_that_goes_away_ends_the_run_with_its_last_update_saved(tmp_p
     assert pegboard.Run(run).status == "interrupted"
 
 
+@pytest.mark.sweep
 def test_under_nohup_a_terminal_may_go_away(tmp_path: Path) -> None:
     prepare(tmp_path, pause=0.01)
     process = started(["train", "config.yaml", "--quiet"], tmp_path, hangup=signal.SIG_IGN)

@@ -656,6 +656,7 @@ def test_a_defect_is_caught_by_the_check_named_for_it(check: str, folder: Path) 
     assert "Traceback" not in outcome.message
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("source", [SITES], ids=["sites"])
 def test_what_is_sound_passes_though_it_is_unusual(source: Path, folder: Path) -> None:
     """Gradients that cancel, pegs by choice, parts that need their own partner, weights that metrics heed."""

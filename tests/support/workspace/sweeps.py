@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-# Checks of the conformance kit that train or compile a part at length.
-LONG_CHECKS = ("compiles_whole", "exact_resume", "trains_under_autocast")
+# Checks of the conformance kit that train, compile or draw a part at length.
+LONG_CHECKS = (
+    *("builds_the_same_twice", "compiles_whole", "draws_its_samples", "exact_resume"),
+    *("has_deterministic_kernels", "runs_on_meta", "trains_under_autocast", "works_in_spawned_workers"),
+)
 
 
 def first_of_each(values: Iterable[Any], kind: Callable[[Any], Hashable] = lambda value: None) -> list[Any]:
@@ -32,7 +35,7 @@ def only(values: Iterable[Any], quick: Collection[Any]) -> list[Any]:
 
 
 def mark_long_checks(items: Iterable[pytest.Item]) -> None:
-    """Mark the long checks of the kit `sweep`, but for the first part of each kind in each plugin."""
+    """Mark the long checks of the kit `sweep`, but for the first part of each kind that is tested."""
     seen: set[Hashable] = set()
     for item in items:
         name = item.name.removeprefix("test_part[").removesuffix("]")
@@ -40,7 +43,7 @@ def mark_long_checks(items: Iterable[pytest.Item]) -> None:
         check = rest.rpartition("-")[2]
         if name == item.name or check not in LONG_CHECKS:
             continue
-        place = (item.path, kind, check)
+        place = (kind, check)
         if place in seen:
             item.add_marker(pytest.mark.sweep)
         seen.add(place)
