@@ -69,6 +69,7 @@ def test_it_is_shown_checked_and_in_the_schema(changed: Path) -> None:
     assert wrong.returncode == 2 and "trainer.enough" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
+@pytest.mark.sweep
 def test_a_run_does_what_it_says(changed: Path) -> None:
     done = run(changed, "train", "config.yaml")
     assert done.returncode == 0, done.stderr

@@ -286,7 +286,9 @@ def quick(path: Path) -> bool:
     if parts[0] == "docs":
         return path.name in ("configs.md", "order.md", "closure_optimizer.md")
     if parts[0] == "plugins":
-        return parts[1] in ("datasets", "dropout", "mlp", "wandb")
+        return parts[1] in ("dropout", "mlp")
+    if parts[0] == "framework":
+        return False
     return path.name != "card.md" or parts[-3] == "xor"
 
 

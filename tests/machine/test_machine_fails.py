@@ -184,6 +184,7 @@ def test_a_reader_that_leaves_does_not_end_the_run(here: Path, reference: Path) 
     unharmed(here / "runs/machine/latest", reference)
 
 
+@pytest.mark.sweep
 def test_standard_streams_that_are_closed_do_not_end_the_run(here: Path, reference: Path) -> None:
     Path("cfg.yaml").write_text(yaml.safe_dump(CONFIG))
     command = f"exec {sys.executable} -m pegboard train cfg.yaml >&- 2>&- <&-"

@@ -104,6 +104,7 @@ def test_its_lbfgs_still_says_that_it_waits(used: dict[str, Any]) -> None:
     assert "waits" not in (Path(used["runs"]["adam"]) / "plan.txt").read_text()
 
 
+@pytest.mark.sweep
 def test_a_trick_that_changed_gradients_in_place_trains_to_the_same_bits_as_todays(tmp_path: Path) -> None:
     configs = {
         "plain": partner_config(regularizers={"autoclip": {"percentile": 40.0}}),

@@ -40,14 +40,13 @@ NAMES = {
     "recipe": "first-one",
 }
 EACH = pytest.mark.parametrize("kind", KINDS)
-OFTEN = ("tracker",)  # tried in every run
-SOMETIMES = ("model", "regularizer", "dataset")  # in the long one, the other kinds as a proof
+SOMETIMES = ("tracker", "model", "regularizer", "dataset")  # in the long run, the other kinds as a proof
 SOME = pytest.mark.parametrize(
     "kind",
     [
         pytest.param(
             kind,
-            marks=[] if kind in OFTEN else [pytest.mark.sweep if kind in SOMETIMES else pytest.mark.prove],
+            marks=[pytest.mark.sweep if kind in SOMETIMES else pytest.mark.prove],
         )
         for kind in KINDS
     ],
@@ -148,6 +147,7 @@ def test_new_plugin_passes_every_check_and_trains(
     assert json.loads((runs / "latest" / "summary.json").read_text())["status"] == "finished"
 
 
+@pytest.mark.sweep
 def test_new_tracker_writes_what_was_logged(made: dict[str, Path], evening: Callable[[Path], str]) -> None:
     latest = made["tracker"] / "runs" / "csv_file" / "latest"
     if not latest.exists():

@@ -70,6 +70,7 @@ def test_a_signal_finishes_the_update_saves_and_says_how_to_go_on(
     assert differences(whole.folder, resumed.folder) == []
 
 
+@pytest.mark.sweep
 def test_a_terminal_that_goes_away_ends_the_run_with_its_last_update_saved(tmp_path: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)  # a machine under load has time for more of them at the end
     prepare(tmp_path, ("late.py",), pause=0.02)

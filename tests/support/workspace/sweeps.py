@@ -44,6 +44,6 @@ def mark_long_checks(items: Iterable[pytest.Item]) -> None:
         if name == item.name or check not in LONG_CHECKS:
             continue
         place = (kind, check)
-        if place in seen:
+        if place in seen or kind == "stepper":  # whose checks compile
             item.add_marker(pytest.mark.sweep)
         seen.add(place)
