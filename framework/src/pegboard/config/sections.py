@@ -103,7 +103,7 @@ class Parts:
         about = About(
             what=f"{part.kind} {part.name!r}",
             also={name: own.get(name, Any) for name in sorted(part.reserved - {"name"})},
-            listing=f"pegboard show {self.registry.reference(entry)}" + entry.plugin.option,
+            listing=f"pegboard show {self.registry.shown(entry)}",
         )
         config = options = None
         try:

@@ -78,11 +78,13 @@ def _parts(reads: Mapping[str, Read]) -> dict[str, Chosen]:
 def _plain(settings: Settings, registry: Registry) -> dict[str, Any]:
     """The config in full: training from it alone repeats the run."""
 
+    names = {path: registry.reference(chosen.entry) for path, chosen in settings.parts.items()}
+
     def node(path: str) -> dict[str, Any] | None:
         if (chosen := settings.parts.get(path)) is None:
             return None
         own = {} if chosen.options is None else plain(chosen.options)
-        return {"name": registry.reference(chosen.entry), **own, **plain(chosen.config)}
+        return {"name": names[path], **own, **plain(chosen.config)}
 
     def keyed(key: str, chosen: Chosen) -> dict[str, Any]:
         keys = node(chosen.path) or {}

@@ -189,6 +189,10 @@ class Registry:
         alone = len(self._find(entry.part.kind, entry.part.name)) == 1
         return entry.part.name if alone else entry.qualified
 
+    def shown(self, entry: Entry) -> str:
+        """What `pegboard show` is given to show this part."""
+        return self.reference(entry) + (f" --local {entry.plugin.dist}" if entry.plugin.local else "")
+
     def lookup(self, kind: str, ref: str) -> Entry:
         """The part that `ref` names: `name`, or `plugin:name` where two plugins offer the same."""
         owner, _, name = ref.rpartition(":")
@@ -447,6 +451,7 @@ def load_plugin(plugin: Plugin, target: Callable[[], Any], manager: pluggy.Plugi
         plugin.remarks = tuple(remarks(module, plugin.parts, fresh))
         plugin.specs = light_specs(plugin, module)
         plugin.status, plugin.where = "ready", ""
+        plugin.empty = not (brought or plugin.recipes or hasattr(module, "pegboard_health"))
         if plugin.empty:
             plugin.reason = "it offers nothing: its hooks returned no records"
         elif plugin.milliseconds > SLOW:

@@ -50,11 +50,11 @@ class Plugin:
     target: str = ""  # what the entry point names, or the path of a local file
     needs: tuple[str, ...] = ()  # its requirements on the core
     module: Any = field(default=None, repr=False)  # its light module, once that is imported
+    empty: bool = True  # it brings nothing, nor answers for what others use of it
+    local: bool = field(init=False)  # it is a file that a config or a command names
 
-    @property
-    def local(self) -> bool:
-        """Whether it is a file that a config or a command names."""
-        return self.version == "local"
+    def __post_init__(self) -> None:
+        self.local = self.version == "local"
 
     @property
     def title(self) -> str:
@@ -71,16 +71,6 @@ class Plugin:
         """Kind and name of what it brings."""
         parts = [(part.kind, part.name) for part in self.parts]
         return [*parts, *((method.kind, method.name) for method in self.sample_methods)]
-
-    @property
-    def empty(self) -> bool:
-        """Whether it brings nothing, nor answers for what others use of it."""
-        return not (self.offered or self.recipes or hasattr(self.module, "pegboard_health"))
-
-    @property
-    def option(self) -> str:
-        """What a command needs to know a part of it."""
-        return f" --local {self.dist}" if self.local else ""
 
     @property
     def state(self) -> str:
