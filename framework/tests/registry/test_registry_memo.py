@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from importlib import metadata
@@ -91,6 +92,21 @@ def test_a_plugin_that_is_installed_for_editing_is_imported_again_once_a_file_of
     Registry.discover()
     assert imported() == []
     (tmp_path / "source" / "acme_one" / "records.py").write_text("# beside its light module")
+    Registry.discover()
+    assert imported() == ["acme_one"]
+
+
+def test_a_plugin_is_imported_again_once_one_is_installed_that_it_offers_more_with(site: Path) -> None:
+    put(site, "acme-one", "lazy_one")
+    head = site / "acme_one-1.0.dist-info" / "METADATA"
+    head.write_text(head.read_text().rstrip() + '\nRequires-Dist: pegboard-nowhere>=1; extra == "more"\n')
+    Registry.discover()
+    forget()
+    Registry.discover()
+    assert imported() == []
+    (site / "pegboard_nowhere").mkdir()
+    (site / "pegboard_nowhere" / "__init__.py").write_text("")
+    importlib.invalidate_caches()
     Registry.discover()
     assert imported() == ["acme_one"]
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Collection
 from contextlib import suppress
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from ..base.files import cache_folder, write_text
 from ..base.version import __version__
 
 MOST = 10_000  # plugins that are kept, those of other environments included
+_OTHERS = re.compile(r"^Requires-Dist:[ \t]*(pegboard-[\w-]+)", re.M)  # plugins that it offers more with
 Offers = frozenset[tuple[str, str]]  # kind and name of every part
 
 
@@ -32,7 +35,9 @@ def key(dist: metadata.Distribution, point: metadata.EntryPoint) -> str | None:
         stamp = _stamp(dist, f"{path}/__init__.py") or _stamp(dist, f"{path}.py") or _edited(point.module)
         if not stamp:
             return None
-        what = (__version__, sys.version, dist.read_text("METADATA"), stamp, point.name, point.value)
+        head = dist.read_text("METADATA") or ""
+        beside = [find_spec(name.replace("-", "_")) is not None for name in _OTHERS.findall(head)]
+        what = (__version__, sys.version, head, stamp, point.name, point.value, beside)
     except (OSError, ValueError):
         return None
     return hashlib.sha256("\0".join(map(str, what)).encode("utf-8", "replace")).hexdigest()
